@@ -8,6 +8,7 @@ from tests.conductor.test_moves import booted
 from tests.conductor.test_readdress import RACKS, lose_rack, server_of
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
+from tests.next_call import instead
 
 from roost.compute.errors import ActionRefused
 from roost.compute.model.work import MoveKind
@@ -20,8 +21,10 @@ from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, P
 from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import ports
 from roost.network.service.audit import AUDIT
+from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.platform.audit import Repairs
 from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable
 from roost.seams.network import BindRefused
 
 FAILING_KINDS = (MoveKind.MIGRATE, MoveKind.RESIZE, MoveKind.LIVE)
@@ -272,3 +275,22 @@ async def test_a_move_is_reverted_or_confirmed_when_both_come_at_once(world: Wor
     assert (reverted, confirmed) in ((True, False), (False, True)), answers
     await world.run()
     await assert_kept(world, before, host=before.host if reverted else other_host(before), is_reached=True)
+
+
+async def test_a_move_does_not_go_on_with_a_claim_that_is_being_given_back(world: World) -> None:
+    """Its user has taken the address off, and the ledger did not hear of it: the move would take the old claim over."""
+    _, before = await booted_in_rack1(world)
+    (port,) = await ports.list_ports(world.networks, PortFilter(device_ids=(before.id,)))
+
+    async def is_lost(_real: Any, *_arguments: Any, **_more: Any) -> None:
+        raise DatabaseUnavailable("away")
+
+    instead(world.networks.placement, "release", is_lost)
+    await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=()))
+    await world.move(before.id, MoveKind.LIVE)
+    await world.conduct()
+    await reconcile_ports(world.networks)
+    await world.run()
+    after = await server_of(world, before.id)
+    assert (after.status, after.host) == ("ACTIVE", other_host(before))
+    await world.settled()

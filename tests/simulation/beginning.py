@@ -19,6 +19,8 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Connection, Database
 
 HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
+VCPUS = 3
+"""Of each host."""
 SUBNETS = ("10.1.0", "10.2.0", "10.9.0")
 """Of the routed network's racks, and of the other network."""
 TABLES = """
@@ -78,7 +80,7 @@ class Beginning(NamedTuple):
         await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=1024, disk_gb=1))
         for rack in sorted(set(HOSTS.values())):
             names = [host for host, on in HOSTS.items() if on == rack]
-            await world.hosts(*names, reach=[rack, "backend"], vcpus=3)
+            await world.hosts(*names, reach=[rack, "backend"], vcpus=VCPUS)
         routed = await world.routed(rack1=f"{SUBNETS[0]}.0/29", rack2=f"{SUBNETS[1]}.0/29")
         plain = await world.cloud.plain(f"{SUBNETS[2]}.0/29", physical_network="backend")
         tables = await _read(connection)

@@ -31,6 +31,7 @@ class Turn(Enum):
     REPEATED = "reports come twice"
     LATE = "reports come later"
     STUBBORN = "changes nothing"
+    UNHEARD = "answers are lost"
 
 
 @dataclass
@@ -78,6 +79,8 @@ class Hosts:
             agent = msgspec.structs.replace(AGENT, service_version=version) if version else AGENT
             theirs = [host for host in heard if self.versions.get(host, 0) == version]
             orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        if how is Turn.UNHEARD:
+            return len(orders)
         reports = [report for order in orders if (report := await self._carry_out(order, how)) is not None]
         for (_, on), guest in self.guests.items():
             if on in heard and guest.dark:  # nobody wants it gone

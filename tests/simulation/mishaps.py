@@ -6,6 +6,7 @@ from functools import partial
 
 from tests.conductor.world import BY
 from tests.simulation import errors, users
+from tests.simulation.beginning import HOSTS, VCPUS
 from tests.simulation.chance import SKEW_S_MAX
 from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
 from tests.simulation.hosts import Turn
@@ -21,6 +22,7 @@ Step = Callable[[Story], Awaitable[None]]
 SLEEPERS_MAX = 2
 LEASE_IS_OVER_S = 35.0
 LAUNCH_IS_LATE_S = 70.0
+SILENT_AFTER_S = 40.0
 CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
 """Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
 CUT_OFF = (1, 2, 3, 5, 8)
@@ -52,6 +54,9 @@ CLAIMED = """
 SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
 JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
 LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
+"""
+SOURCES = """
+SELECT DISTINCT source_host FROM compute.move WHERE open AND source_host IS NOT NULL ORDER BY 1
 """
 PORTS = """
 SELECT p.id, p.device_id, s.launched_at IS NOT NULL AS launched,
@@ -185,7 +190,7 @@ async def _wake(story: Story, plan: Plan) -> None:
 async def host_turn(story: Story) -> None:
     """A host does what it is asked for, in one way or another."""
     host = story.random.choice(story.hosts.names)
-    how = story.random.choices(list(Turn), (12, 3, 2, 2, 3, 1))[0]
+    how = story.random.choices(list(Turn), (12, 3, 2, 2, 3, 1, 2))[0]
     if orders := await story.hosts.turn([host], how):
         story.note(host, "had", orders, "orders:", how.value)
 
@@ -263,6 +268,32 @@ async def disaster(story: Story) -> None:
     await _meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4, 6, 8)))
 
 
+async def recabled(story: Story) -> None:
+    """A server's host is cabled otherwise while the server moves away, or back; then as it was before."""
+    await users.move(story)
+    await _meanwhile(story, WHILE_MOVING, story.random.choice((1, 4, 6)))
+    async with story.world.database.connection() as connection:
+        rows = await connection.fetch(SOURCES)
+    if (host := story.some([row["source_host"] for row in rows])) is None:
+        return
+    await story.world.declare(host, reach=["elsewhere"], vcpus=VCPUS)
+    story.note(host, "is cabled otherwise")
+    for step in (all_fail, conduct, all_hosts, conduct)[: story.random.choice((2, 4, 4))]:
+        await step(story)
+    await _meanwhile(story, WHILE_MOVING, story.random.choice((0, 2, 4)))
+    await story.world.declare(host, reach=[HOSTS[host], "backend"], vcpus=VCPUS)
+    story.note(host, "is cabled as before")
+
+
+async def doubted_host(story: Story) -> None:
+    """A host is cut off until everybody takes it for silent, its servers are evacuated, and it is back or not."""
+    await cut_off(story)
+    await pass_time(story, SILENT_AFTER_S)
+    await look_for_silent(story)
+    await users.evacuate(story)
+    await _meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4)))
+
+
 async def let_time_pass(story: Story) -> None:
     """Time passes."""
     await pass_time(story, story.random.choice((1.0, 10.0, LEASE_IS_OVER_S)))
@@ -306,4 +337,5 @@ WHILE_SLOW: Mapping[Step, float] = {
     users.delete: 3, users.delete_port: 1, users.change_port: 1, users.abort: 1, users.power: 1, all_hosts: 3,
     host_turn: 2, send_late: 1, lose_power: 0.5, come_back: 1,
 }  # fmt: skip
+WHILE_MOVING: Mapping[Step, float] = {conduct: 6, all_hosts: 3, all_fail: 3, host_turn: 1}
 AFTER_DISASTER: Mapping[Step, float] = {conduct: 6, all_hosts: 5, misconduct: 2, come_back: 2, let_time_pass: 1}

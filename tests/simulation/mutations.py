@@ -28,8 +28,10 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.clients.local import method
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model.work import Stage
+from roost.compute.model.work import MoveKind, Stage
+from roost.compute.rules import actions as action_rules
 from roost.compute.rules import guests as guest_rules
+from roost.compute.service import moves as move_service
 from roost.compute.service import work as work_service
 from roost.compute.store import moves as move_store
 from roost.compute.store import work as work_store
@@ -140,10 +142,24 @@ def another_each_time(nic: Nic, _server_id: str) -> str:
 
 
 REFUSE, DECIDE_BIND = guest_rules._refuse, port_bindings.decide_bind
+
+
+@contextmanager
+def silence_fences() -> Iterator[None]:
+    """Silence is the word that a host runs nothing, for the look and for the fence."""
+    with (
+        patch.object(move_store, "FENCE_GUESTS", FENCED_BY_SILENCE),
+        patch.object(action_rules, "find_fence_refusal", nothing),
+    ):
+        yield
+
+
 DECIDE_PARTING, CLAIM, UNBIND = port_bindings.decide_parting, LocalPlacement.claim, port_moves.unbind_ports
 ANY_OWNER = work_store.LOCK_WORK.replace("lease_owner = $2", "$2::uuid IS NOT NULL")
 FENCED_STAYING = move_store.FENCE_GUESTS.replace("desired = 'absent', ", "")
-FENCED_ANYWAY = move_store.FENCE_GUESTS.replace("AND (h.forced_down OR h.silent)", "")
+FENCED_ANYWAY = move_store.FENCE_GUESTS.replace("host.forced_down OR", "true OR")
+FENCED_BY_SILENCE = move_store.FENCE_GUESTS.replace("host.forced_down OR", "host.silent OR host.forced_down OR")
+QUIET_ONLY = replace(action_rules.EVACUATE, task_states=action_rules.QUIET)
 WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for stage, carry in pipeline.STAGES)
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -171,6 +187,11 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a server and its addresses are claimed in one write": lambda: patch.object(LocalPlacement, "claim", one_by_one),
     "a guest that is fenced is to go": lambda: patch.object(move_store, "FENCE_GUESTS", FENCED_STAYING),
     "guests are fenced while their host is down": lambda: patch.object(move_store, "FENCE_GUESTS", FENCED_ANYWAY),
+    "silence fences nobody": silence_fences,
+    "a move gives back only the addresses that it got": lambda: patch.object(
+        port_bindings, "list_addresses_since", lambda port, _before: list(port.addresses)
+    ),
+    "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),
     "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),
     "bindings go with the move that made them": lambda: patch.object(moves, "_drop_bindings", do_nothing),
     "a shelved server keeps its addresses": lambda: patch.object(LocalNetwork, "unbind_ports", method(unassigning)),

@@ -16,7 +16,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "migrate": frozenset({"ACTIVE", "SHUTOFF"}),
     "resize": frozenset({"ACTIVE", "SHUTOFF"}),
     "live-migrate": frozenset({"ACTIVE", "PAUSED"}),
-    "evacuate": frozenset({"ACTIVE", "SHUTOFF"}),
+    "evacuate": STANDING | {"REBOOT", "HARD_REBOOT", "REBUILD"},
     "shelve": STANDING,
     "unshelve": frozenset({"SHELVED_OFFLOADED"}),
     "confirm": frozenset({"VERIFY_RESIZE"}),
@@ -33,7 +33,8 @@ POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "re
 class View(NamedTuple):
     """What anybody can see of a server, and who is at work on it. move: of which kind, if one is not over.
 
-    copying: a host is asked for a guest that takes over the memory of the one that runs.
+    copying: a host is asked for a guest that takes over the memory of the one that runs. forced_down: an operator says
+    that its host runs nothing. source_up: the host that it moved from is heard of.
     """
 
     status: str
@@ -44,6 +45,8 @@ class View(NamedTuple):
     guest_lost: bool
     host_down: bool
     locked: bool
+    forced_down: bool = False
+    source_up: bool = True
 
 
 def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | None:
@@ -61,7 +64,11 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
     if view.status in ("ERROR", "SHELVED") or view.guest_lost:
         return None
     if action in ("confirm", "revert"):
-        return view.status == "VERIFY_RESIZE" and view.task_state is None and view.stage is None
+        waits = view.status == "VERIFY_RESIZE" and view.task_state is None and view.stage is None
+        return waits and (action == "confirm" or view.source_up)
+    if action == "evacuate" and view.task_state != "deleting":
+        idle = view.move is None and view.stage is None
+        return idle and view.forced_down and view.status in ALLOWED[action]
     if action == "reboot-hard" and view.task_state is not None:
         return None
     if action.startswith("reset") and view.task_state is not None:
@@ -69,8 +76,6 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
     if view.task_state is not None or view.move is not None:
         return False
     if view.stage is not None and not (view.stage == "settle" and action in POWER):
-        return False
-    if action == "evacuate" and not view.host_down:
         return False
     return view.status in ALLOWED[action]
 

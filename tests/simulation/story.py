@@ -25,7 +25,10 @@ FOCUS_SHARE = 0.8
 VIEW = """
 SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND m.open) AS move,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.desired = 'incoming') AS copying,
-    EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
+    EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost,
+    coalesce((SELECT h.forced_down FROM compute.host h WHERE h.name = s.host), false) AS forced_down,
+    NOT EXISTS (SELECT FROM compute.move m JOIN compute.host h ON h.name = m.source_host
+        WHERE m.server_id = s.id AND m.open AND (h.forced_down OR h.silent)) AS source_up
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
 VIEW_PORT = """
@@ -153,6 +156,7 @@ class Story:
         return View(
             status=server.status, task_state=server.task_state, stage=row["stage"], move=row["move"],
             copying=row["copying"], guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
+            forced_down=row["forced_down"], source_up=row["source_up"],
         )  # fmt: skip
 
     async def view_port(self, port_id: str) -> PortView | None:

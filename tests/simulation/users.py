@@ -189,8 +189,8 @@ async def abort(story: Story) -> None:
 
 
 async def evacuate(story: Story) -> None:
-    """Evacuate all servers of a host that has no power."""
-    for host in sorted(story.hosts.off)[:1]:
+    """Evacuate all servers of a host that has no power, or that is only cut off."""
+    for host in sorted(story.hosts.off)[:1] + sorted(story.hosts.cut)[:1]:
         for server in await _list_servers_of(story, host):
             request = MoveRequest(kind=MoveKind.EVACUATE, readdress=story.random.random() < 0.3)
             if request.readdress:

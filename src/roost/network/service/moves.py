@@ -5,6 +5,7 @@ A server that runs keeps its ports as they are: nothing is reserved, and whoever
 
 from collections.abc import Mapping, Sequence
 
+from roost.network.errors import PortChanged
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
@@ -23,9 +24,7 @@ from roost.seams.placement import ConsumerState, covers_allocations
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
     """See MoveClient.read_ports."""
     pools, _ = await flat.check_nics(networks, servers)
-    ids = tuple(server.server_id for server in servers)
-    async with networks.database.connection() as connection:
-        ports_read = await ports.list_ports(connection, PortFilter(device_ids=ids, hidden=True))
+    ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
     answers = []
     for server in servers:
         order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]
@@ -35,6 +34,18 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
         own_ports.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
         answers.append(seam.EnsuredPorts(server.server_id, tuple(_view(port, server, pools) for port in own_ports)))
     return answers
+
+
+async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> list[Port]:
+    """Return the servers' ports once no claim of theirs is being given back: it is nobody's to go on with (R41)."""
+    for _ in range(builds.ROUNDS_MAX):
+        async with networks.database.connection() as connection:
+            ports_read = await ports.list_ports(connection, PortFilter(device_ids=server_ids, hidden=True))
+            releasing, _claiming = await claims.list_busy(connection, [port.id for port in ports_read])
+        if not releasing:
+            return ports_read
+        await releases.work_off(networks, sorted(releasing))
+    raise PortChanged("Claims of the ports are still being given back: repeat the request.")
 
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
