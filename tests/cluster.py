@@ -293,11 +293,11 @@ async def until(fact: Callable[[], Awaitable[bool]], *, timeout_s: float = SETTL
         await asyncio.sleep(0.05)  # other processes are at work; nothing here can move their clocks
 
 
-async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S, as_told: bool = True) -> None:
+async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
     """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree.
 
     If not at once, then when reconcilers have found what nobody wrote down: the claim of a port that went meanwhile.
-    The hosts' own guests must agree too. as_told: no NIC of a running guest changed, of which its agent is not told.
+    The hosts' own guests must agree too.
     """
     await until(functools.partial(_answers, cluster.dsn), timeout_s=timeout_s, what="no PostgreSQL answers")
     database = await Database.open(cluster.dsn, size=2)
@@ -333,7 +333,7 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S, as_to
         async with database.connection() as connection:
             addresses = await read_addresses(connection)
         problems = list_world_problems(list_up(cluster.directory), addresses)
-        assert not as_told or not problems, "\n".join(problems)
+        assert not problems, "\n".join(problems)
     finally:
         await database.close()
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from tests.cluster import UPSTREAM_LEASE_S, Cluster, until
 from tests.placements import ARRANGEMENT
+from tests.world import read_notes
 
 from roost.agent.drivers.fake import GuestLine, list_guests
 from roost.cli.asking.cloud_client import CloudClient, Json
@@ -24,16 +25,9 @@ class Period(NamedTuple):
     host: str
 
 
-def cut_power(directory: Path, host: str) -> None:
-    """Note that whatever guests the host has do not run any more, whatever its agent finds in its journal later."""
-    with (directory / "power-cuts").open("a") as cuts:
-        cuts.write(f"{host} {time.time_ns()}\n")
-
-
 def list_overlaps(directory: Path) -> list[tuple[Period, Period]]:
     """Return pairs of periods in which two hosts had NICs of one server up at once, by the journals of all agents."""
-    file = directory / "power-cuts"
-    cuts = [(line.split()[0], int(line.split()[1])) for line in file.read_text().splitlines()] if file.exists() else []
+    cuts = read_notes(directory / "power-cuts")
     periods = sorted(
         period for journal in directory.glob("agent-*/guests.journal") for period in _periods(journal, cuts)
     )
@@ -48,7 +42,7 @@ def list_overlaps(directory: Path) -> list[tuple[Period, Period]]:
     return overlaps
 
 
-def _periods(journal: Path, cuts: Sequence[tuple[str, int]]) -> list[Period]:
+def _periods(journal: Path, cuts: Mapping[str, Sequence[int]]) -> list[Period]:
     text = journal.read_bytes()
     lines = msgspec.json.Decoder(GuestLine).decode_lines(text[: text.rfind(b"\n") + 1])
     up_since: dict[tuple[str, str], int] = {}
@@ -56,7 +50,7 @@ def _periods(journal: Path, cuts: Sequence[tuple[str, int]]) -> list[Period]:
 
     def end(key: tuple[str, str], ended_ns: int) -> None:
         if (began_ns := up_since.pop(key, None)) is not None:
-            off_ns = [at_ns for host, at_ns in cuts if host == key[1] and began_ns < at_ns]
+            off_ns = [at_ns for at_ns in cuts.get(key[1], ()) if began_ns < at_ns]
             periods.append(Period(key[0], began_ns, min([ended_ns, *off_ns]), key[1]))
 
     for line in lines:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle, until
-from tests.faults.moving import act, all_are, cut_power, force_down, list_overlaps, servers_by_id
+from tests.faults.moving import act, all_are, force_down, list_overlaps, servers_by_id
+from tests.world import cut_power
 
 from roost.cli.asking.cloud_client import CloudClient
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 from tests.agent_proxy import AgentProxy
 from tests.cluster import PATH, QUICK, Cluster, boot, cluster, network_ids, settle, until
-from tests.faults.moving import act, all_are, cut_power, force_down, list_overlaps, servers_by_id
+from tests.faults.moving import act, all_are, force_down, list_overlaps, servers_by_id
+from tests.world import cut_power
 
 from roost.agent.drivers.fake import list_guests, read_nics_end
 from roost.cli.asking.cloud_client import CloudClient

@@ -14,9 +14,10 @@ from random import Random
 
 import pytest
 from tests.cluster import Cluster, Process, cluster, network_ids, settle, until
-from tests.faults.moving import cut_power, hosts_of_guests, list_overlaps, servers_by_id
+from tests.faults.moving import hosts_of_guests, list_overlaps, servers_by_id
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
 from tests.processes import names_of
+from tests.world import cut_power, replugging
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
@@ -241,16 +242,20 @@ class Storm:
     async def _attach(self) -> None:
         if self.servers:
             network = self.networks[self.random.choice(("public", "backend"))]
-            path = f"/compute/v2.1/servers/{self.random.choice(self.servers)}/os-interface"
-            await self._call("POST", path, {"interfaceAttachment": {"net_id": network}}, 400)
+            server_id = self.random.choice(self.servers)
+            with replugging(self.made.directory, server_id):
+                path = f"/compute/v2.1/servers/{server_id}/os-interface"
+                await self._call("POST", path, {"interfaceAttachment": {"net_id": network}}, 400)
 
     async def _detach(self) -> None:
         if self.servers:
-            path = f"/compute/v2.1/servers/{self.random.choice(self.servers)}/os-interface"
+            server_id = self.random.choice(self.servers)
+            path = f"/compute/v2.1/servers/{server_id}/os-interface"
             listed = await self._call("GET", path)
             nics = listed["interfaceAttachments"] if listed else []
             if len(nics) > 1:
-                await self._call("DELETE", f"{path}/{self.random.choice(nics)['port_id']}", None)
+                with replugging(self.made.directory, server_id):
+                    await self._call("DELETE", f"{path}/{self.random.choice(nics)['port_id']}", None)
 
     async def _call(self, method: str, path: str, body: object = None, *allowed: int) -> Json | None:
         try:

@@ -18,13 +18,13 @@ from tests.faults.moving import (
     all_are,
     assert_moved,
     conductor,
-    cut_power,
     evacuate_all,
     force_down,
     list_overlaps,
     move_all,
     servers_by_id,
 )
+from tests.world import cut_power
 
 from roost.agent.drivers.fake import GuestLine
 from roost.cli.asking.cloud_client import CloudClient

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
 from tests.processes import names_of
+from tests.world import replugging
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.postgres import PrivatePostgres
@@ -137,11 +138,13 @@ class Storm:
     async def _take(self) -> None:
         """A user takes a port from its server, or deletes it with the server running or being built."""
         found = await self._call("GET", "/network/v2.0/ports?fields=id&fields=device_id&limit=50")
-        used = [port["id"] for port in found["ports"] if port["device_id"]] if found else []
+        used = [port for port in found["ports"] if port["device_id"]] if found else []
         if used:
-            path = f"/network/v2.0/ports/{self.random.choice(used)}"
+            port = self.random.choice(used)
+            path = f"/network/v2.0/ports/{port['id']}"
             taken = self.random.choice((None, {"device_id": ""}, {"device_id": "", "binding:host_id": ""}))
-            await self._call("PUT" if taken else "DELETE", path, taken and {"port": taken})
+            with replugging(self.made.directory, port["device_id"]):
+                await self._call("PUT" if taken else "DELETE", path, taken and {"port": taken})
 
     async def _resize(self) -> None:
         """An operator gives a subnet other pools: those who have addresses keep them."""
