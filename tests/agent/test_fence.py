@@ -1,12 +1,18 @@
 """When NICs go down by themselves: the promise on the fake driver, in the order in which an agent makes it."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
+from tests.agent.cloud import compute_of, declare_hosts, serving, until
+from tests.ports import free_port
 
-from roost.agent.drivers.fake import FakeDriver, read_nics_end
+from roost.agent.agent import run
+from roost.agent.drivers.fake import FakeDriver, NicsEnd, read_nics_end
 from roost.agent.fence import Fence
 from roost.agent.lease import Lease, now_s
+from roost.platform.database import Database
 from roost.seams.agent import HeldElsewhere, Polled
 
 NS = 1_000_000_000
@@ -31,7 +37,7 @@ async def test_nics_end_so_long_after_the_lease_and_the_file_says_it_when_the_ag
     end_ns = read_nics_end(tmp_path).of("h1")
     assert end_ns is not None
     reopened = FakeDriver(tmp_path)
-    assert reopened.nics_end_s == pytest.approx(now_s() + 120.0, abs=1.0)
+    assert reopened.nics_end_s() == pytest.approx(now_s() + 120.0, abs=1.0)
     await reopened.close()
 
 
@@ -77,5 +83,68 @@ async def test_who_promises_nothing_takes_an_earlier_promise_back(tmp_path: Path
     driver, lease = FakeDriver(tmp_path), renewed(Lease())
     Fence(driver, lease, 100.0).put_off()
     Fence(driver, lease, None).put_off()
-    assert (driver.nics_end_s, read_nics_end(tmp_path).of("h1")) == (None, None)
+    assert (driver.nics_end_s(), read_nics_end(tmp_path).of("h1")) == (None, None)
     await driver.close()
+
+
+async def test_who_takes_a_promise_back_leaves_the_end_of_hosts_that_another_agent_serves(tmp_path: Path) -> None:
+    driver, lease = FakeDriver(tmp_path), renewed(Lease())
+    Fence(driver, lease, 100.0).put_off()
+    before = read_nics_end(tmp_path).of("h2")
+    Fence(driver, renewed(Lease(), elsewhere=("h2",)), None).put_off()
+    assert (read_nics_end(tmp_path).of("h1"), read_nics_end(tmp_path).of("h2")) == (None, before)
+    await driver.close()
+
+
+async def test_the_end_of_a_host_elsewhere_takes_no_other_down(tmp_path: Path) -> None:
+    driver, lease = FakeDriver(tmp_path), renewed(Lease(), lease_s=-1.0)
+    fence = Fence(driver, lease, 0.5)
+    fence.put_off()
+    renewed(lease, elsewhere=("h2",))
+    assert fence.is_down
+    fence.put_off()
+    assert not fence.is_down
+    renewed(lease)
+    assert fence.is_down, "h2 is this agent's again: what was fenced there goes first"
+    await driver.close()
+
+
+@pytest.mark.parametrize("end_in_s", [None, 3600.0, 50.0])
+async def test_the_driver_knows_of_a_promise_before_the_server_does(
+    database: Database, tmp_path: Path, end_in_s: float | None
+) -> None:
+    """An agent that dies with the answer, or never gets it, has promised all the same."""
+    await declare_hosts(database, ["h1"])
+    compute = compute_of(database)
+    if end_in_s is not None:
+        driver = FakeDriver(tmp_path)
+        driver.end_nics(now_s() + end_in_s)
+        await driver.close()
+    before = read_nics_end(tmp_path)
+    stop = asyncio.Event()
+    async with serving(compute, free_port()) as url, database.transaction() as tx:
+        await tx.execute("LOCK TABLE compute.unknown_guest")  # no list of guests is answered
+        driver = FakeDriver(tmp_path)
+        task = asyncio.create_task(run(api_url=url, hosts=None, driver=driver, stop=stop, fence_after_s=100.0))
+        await until(compute, "SELECT fence_after_s FROM compute.host", gives=100.0)
+        end = read_nics_end(tmp_path)
+        stop.set()
+        await task
+    assert end.at_ns is not None
+    assert end.at_ns <= time.time_ns() + 100 * NS
+    if end_in_s == 50.0:
+        assert end == before, "what an earlier promise says is not put off"
+
+
+async def test_a_limit_leaves_earlier_ends(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path)
+    driver.end_nics(now_s() + 10)
+    driver.end_nics(now_s() + 1000, but_on={"h2"})
+    h2_ns = read_nics_end(tmp_path).of("h2")
+    driver.limit_nics(now_s() + 100)
+    end = read_nics_end(tmp_path)
+    assert (end.of("h2"), (end.of("h1") or 0) < time.time_ns() + 101 * NS) == (h2_ns, True)
+    driver.limit_nics(now_s() + 5)
+    assert (read_nics_end(tmp_path).of("h2") or 0) < (h2_ns or 0)
+    await driver.close()
+    assert NicsEnd() == read_nics_end(tmp_path / "elsewhere")

@@ -19,19 +19,25 @@ class Fence:
         self._lease = lease
         self._after_s = after_s
 
+    def begin(self) -> None:
+        """Have NICs go down in time, before the server is told of it: it counts on that from the first call on."""
+        if self._after_s is not None:
+            self._driver.limit_nics(now_s() + self._after_s)
+
     @property
     def is_down(self) -> bool:
-        """Return whether NICs went down."""
-        end_s = self._driver.nics_end_s
+        """Return whether NICs went down on hosts that are this agent's."""
+        end_s = self._driver.nics_end_s(but_on=self._lease.hosts_elsewhere)
         return end_s is not None and end_s <= now_s()
 
     def put_off(self) -> None:
         """Have NICs stay up for as long after the leases as is promised, on the hosts that are this agent's."""
-        end_s = self._driver.nics_end_s
+        hosts_elsewhere = self._lease.hosts_elsewhere
+        end_s = self._driver.nics_end_s(but_on=hosts_elsewhere)
         if self._after_s is None:
             if end_s is not None:
-                self._driver.end_nics(None)
+                self._driver.end_nics(None, but_on=hosts_elsewhere)
             return
         later_s = self._lease.until_s + self._after_s
         if end_s is None or later_s - end_s > self._after_s * STEP:
-            self._driver.end_nics(later_s, but_on=self._lease.hosts_elsewhere)
+            self._driver.end_nics(later_s, but_on=hosts_elsewhere)

@@ -53,9 +53,14 @@ class Driver(Protocol):
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine."""
 
-    @property
-    def nics_end_s(self) -> float | None:
-        """Return when the NICs of all guests go down by themselves, by CLOCK_BOOTTIME; None: never."""
+    def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
+        """Return when the first NICs go down by themselves, by CLOCK_BOOTTIME; None: never. but_on: hosts left out."""
+
+    def limit_nics(self, at_s: float) -> None:
+        """Have no guest's NICs stay up for longer than until then, by CLOCK_BOOTTIME; earlier ends stand.
+
+        As `end_nics` otherwise.
+        """
 
     def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
         """Have the NICs of all guests go down by themselves then, by CLOCK_BOOTTIME; None: never.

@@ -168,18 +168,28 @@ class FakeDriver:
         if present is not None and present <= attempt:
             self._write(GuestLine(server_id=key[0], host=key[1], attempt=present, gone=True))
 
-    @property
-    def nics_end_s(self) -> float | None:
+    def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return the earliest time in the file."""
-        ends = [end for end in (self._nics_end.at_ns, *self._nics_end.by_host.values()) if end is not None]
+        by_host = self._nics_end.by_host
+        ends = [by_host[host] for host in by_host.keys() - but_on]
+        ends += [] if self._nics_end.at_ns is None else [self._nics_end.at_ns]
         return min(ends) / NS - time.time() + now_s() if ends else None
+
+    def limit_nics(self, at_s: float) -> None:
+        """Write the time down where there is none or a later one."""
+        at_ns = _nanoseconds(at_s)
+        by_host = {host: min(end, at_ns) for host, end in self._nics_end.by_host.items()}
+        self._write_nics_end(NicsEnd(at_ns=min(self._nics_end.at_ns or at_ns, at_ns), by_host=by_host))
 
     def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
         """Write the time down, atomically."""
-        at_ns = None if at_s is None else round((at_s - now_s() + time.time()) * NS)
+        at_ns = None if at_s is None else _nanoseconds(at_s)
         kept = {host: end for host in but_on if (end := self._nics_end.of(host)) is not None}
-        self._nics_end = NicsEnd(at_ns=at_ns, by_host=kept)
-        _write_whole(self._directory / "nics-end", msgspec.json.encode(self._nics_end))
+        self._write_nics_end(NicsEnd(at_ns=at_ns, by_host=kept))
+
+    def _write_nics_end(self, nics_end: NicsEnd) -> None:
+        self._nics_end = nics_end
+        _write_whole(self._directory / "nics-end", msgspec.json.encode(nics_end))
 
     async def close(self) -> None:
         """Close the journals; another agent may have them now."""
@@ -248,6 +258,11 @@ def read_nics_end(directory: Path) -> NicsEnd:
         return msgspec.json.decode((directory / "nics-end").read_bytes(), type=NicsEnd)
     except FileNotFoundError:
         return NicsEnd()
+
+
+def _nanoseconds(at_s: float) -> int:
+    """Return a time of CLOCK_BOOTTIME in nanoseconds since 1970."""
+    return round((at_s - now_s() + time.time()) * NS)
 
 
 def _write_whole(path: Path, content: bytes) -> None:
