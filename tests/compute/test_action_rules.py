@@ -250,19 +250,28 @@ def test_a_server_goes_back_to_a_host_that_is_up_and_reaches_its_addresses(
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("facts", "former", "words"),
     [
-        ({"forced_down": True}, None),
-        ({"promise_kept": True, "fence_after_s": 120.0}, None),
-        ({}, ("may still run on host h1, which is only silent", "force the host's service down", "--fence-after")),
-        ({"fence_after_s": 120.0}, ("only silent", "NICs are down 120 s after its last lease", "Ask again then")),
+        ({"forced_down": True}, True, None),
+        ({"promise_kept": True, "fence_after_s": 120.0}, False, None),
+        ({"promise_kept": True, "fence_after_s": 120.0}, True, ("only silent", "force the host's service down")),
+        (
+            {},
+            False,
+            ("may still run on host h1, which is only silent", "force the host's service down", "--fence-after"),
+        ),
+        (
+            {"fence_after_s": 120.0},
+            False,
+            ("only silent", "NICs are down 120 s after its last lease", "Ask again then"),
+        ),
     ],
-    ids=["forced down", "promise kept", "silent", "promise not due"],
+    ids=["forced down", "promise kept", "another agent's promise", "silent", "promise not due"],
 )
 def test_silence_alone_lets_nobody_make_the_server_elsewhere(
-    facts: dict[str, object], words: tuple[str, ...] | None
+    facts: dict[str, object], former: bool, words: tuple[str, ...] | None
 ) -> None:
-    refusal = find_fence_refusal("s", replace(SOURCE, down=True, **facts))
+    refusal = find_fence_refusal("s", replace(SOURCE, down=True, **facts), of_former_agent=former)
     assert (refusal is None) == (words is None)
     assert all(word in str(refusal) for word in words or ())
 

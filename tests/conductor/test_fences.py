@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.agent.cloud import AGENT
+from tests.agent.cloud import AGENT, take_leases
 from tests.conductor.test_moves import booted
 from tests.conductor.test_readdress import server_of
 from tests.conductor.world import World
@@ -14,15 +14,17 @@ from roost.compute.errors import ActionRefused, ServerRefused
 from roost.compute.model.work import MoveKind
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
+from roost.compute.service.leases import release_leases
 from roost.compute.service.moves import abort_migration
 from roost.compute.service.silence import SilenceWatch
 from roost.network.model.ports import PortFilter
 from roost.network.service import ports
 from roost.platform.database import Database
-from roost.seams.agent import GuestAttempt, GuestsBody
+from roost.seams.agent import AgentIdentity, GuestAttempt, GuestsBody
 
 FENCE_AFTER_S = 120.0
 PROMISING = replace(AGENT, fence_after_s=FENCE_AFTER_S)
+HEIR = AgentIdentity(id="b0000000-0000-0000-0000-00000000000b", label="an heir", fence_after_s=FENCE_AFTER_S)
 HOSTS = ("h1", "h2")
 DOWN_AFTER_S = 30.0
 
@@ -268,3 +270,32 @@ async def test_an_exchanged_address_is_held_until_somebody_says_that_the_host_is
         await world.move(server_id, MoveKind.EVACUATE, readdress=True)
     (port,) = await ports.list_ports(world.networks, PortFilter())
     assert tuple(item.address for item in port.addresses) == before.ports[0].addresses
+
+
+async def test_no_agent_promises_for_the_guests_of_another(world: World) -> None:
+    """R25: the one that sleeps promised nothing, or more than who serves its host now."""
+    before = await a_server(world)
+    await fall_silent(world, before.host, for_s=60)
+    await take_leases(world.compute, [before.host], HEIR)  # and is dead before it lists its guests
+    await fall_silent(world, before.host, for_s=3600)
+    await world.look_for_silent()
+    with pytest.raises(ActionRefused, match="is only silent"):
+        await world.move(before.id, MoveKind.EVACUATE)
+    await host_service.force_down(world.compute, before.host, True)
+    await world.move(before.id, MoveKind.EVACUATE)
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run(silent=[before.host])
+    after = await server_of(world, before.id)
+    assert (after.status, after.host, after.ports) == ("ACTIVE", before.host, before.ports)
+    assert await fenced_by(world, before.id) == {before.host: None}
+
+
+async def test_an_agent_that_was_stopped_has_promised_too(world: World) -> None:
+    before = await a_server(world)
+    await promise(world, before.host)
+    await release_leases(world.compute, AGENT)
+    await fall_silent(world, before.host, for_s=3600)
+    world.running.clear()
+    await world.move(before.id, MoveKind.EVACUATE)
+    await world.run(silent=[before.host])
+    assert await fenced_by(world, before.id) == {before.host: "promise", other_host(before): None}

@@ -51,6 +51,8 @@ CREATE TABLE compute.host (
     fence_after_s double precision,
     -- seen_at, when that was said with it; a release that does not know of it changes seen_at alone.
     promised_at timestamptz,
+    -- The agent, for the guests that it has.
+    promised_by uuid,
     -- So long has passed while somebody listened.
     promise_kept boolean NOT NULL DEFAULT false
 );

@@ -23,10 +23,11 @@ CREATE TRIGGER guest_fenced BEFORE UPDATE ON compute.guest FOR EACH ROW
     EXECUTE FUNCTION compute.keep_fenced();
 -- fence_after_s: the host's guests have their NICs down so long after the agent's last lease ended, whatever becomes of
 -- the agent. promised_at: seen_at, when that was said with it; a release that does not know of it changes seen_at
--- alone. promise_kept: so long has passed while somebody listened.
+-- alone. promised_by: the agent, for the guests that it has. promise_kept: so long has passed while somebody listened.
 ALTER TABLE compute.host
     ADD COLUMN fence_after_s double precision,
     ADD COLUMN promised_at timestamptz,
+    ADD COLUMN promised_by uuid,
     ADD COLUMN promise_kept boolean NOT NULL DEFAULT false;
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 """

@@ -137,12 +137,15 @@ def find_reset_refusal(server: Server, context: ServerContext, *, active: bool) 
     return f"{not_ready_sentence(server.id)}: its host has no guest of it"
 
 
-def find_fence_refusal(server_id: str, host: Host) -> str | None:
-    """Return why the server of a host that is down must not be made elsewhere, or None: silence proves nothing."""
-    if host.forced_down or host.promise_kept:
+def find_fence_refusal(server_id: str, host: Host, *, of_former_agent: bool) -> str | None:
+    """Return why the server of a host that is down must not be made elsewhere, or None: silence proves nothing.
+
+    of_former_agent: the guest is not of the agent that promised, who promised nothing for it.
+    """
+    if host.forced_down or (host.promise_kept and not of_former_agent):
         return None
     refusal = f"Instance {server_id} may still run on host {host.name}, which is only silent"
-    if host.fence_after_s is None:
+    if host.fence_after_s is None or of_former_agent:
         return (
             f"{refusal}: once you know that it does not, force the host's service down. A host whose agent runs with "
             "--fence-after needs no such word."

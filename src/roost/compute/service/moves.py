@@ -117,7 +117,8 @@ async def _check_fence(tx: Connection, server: Server) -> None:
             raise ServerRefused(
                 f"Compute service of {host.name} is still in use: if that host is dead, force its service down first."
             )
-        if refusal := rules.find_fence_refusal(server.id, host):
+        of_former_agent = host.promise_kept and await store.has_guest_of_former_agent(tx, server.id, host.name)
+        if refusal := rules.find_fence_refusal(server.id, host, of_former_agent=of_former_agent):
             raise ActionRefused(refusal)
 
 

@@ -43,7 +43,7 @@ WITH asked AS (
 ), taken AS (
     UPDATE compute.host SET seen_at = now(), wanted = wanted + silent::integer, silent = false,
         agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
-        fence_after_s = due.fence_after_s, promised_at = now(), promise_kept = false,
+        fence_after_s = due.fence_after_s, promised_at = now(), promised_by = due.agent_id, promise_kept = false,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
     FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind
 )

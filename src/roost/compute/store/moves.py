@@ -131,18 +131,33 @@ async def list_guests(tx: Connection, server_ids: Sequence[str]) -> dict[str, di
     return guests
 
 
+# R25: an agent promises for the guests that it has. What is nobody's, the host's whole list lacked.
+IS_PROMISED = "(g.agent_id IS NULL OR g.agent_id = host.promised_by)"
+
+HAS_FORMER = f"""-- compute.has_guest_of_former_agent
+SELECT EXISTS (SELECT FROM compute.guest g JOIN compute.host ON host.name = g.host
+    WHERE g.server_id = $1 AND g.host = $2 AND NOT coalesce({IS_PROMISED}, false))
+"""  # noqa: S608 - a constant of this file
+
+
+async def has_guest_of_former_agent(tx: Connection, server_id: str, host: str) -> bool:
+    """Return whether another agent has the server's guest on the host than the one that promised last."""
+    return bool(await tx.fetchval(HAS_FORMER, server_id, host))
+
+
 # R30, R40: its host destroys a fenced guest before it does anything else. The host's lock waits for a poll that renews
 # its lease, and the next poll for this: either the host is back and is not fenced, or its agent sees the fence.
 FENCE_GUESTS = f"""-- compute.fence_guests
 WITH down AS MATERIALIZED (
-    SELECT host.name, CASE WHEN host.forced_down THEN 'order' ELSE 'promise' END AS fenced_by FROM compute.host
+    SELECT host.name, CASE WHEN host.forced_down THEN 'order' ELSE 'promise' END AS fenced_by, promised_by
+    FROM compute.host
     WHERE host.name = ANY($2::text[]) AND (host.forced_down OR {IS_PROMISE_KEPT}) ORDER BY host.name FOR SHARE OF host
 )
-UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, down.fenced_by)
-FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host) JOIN down ON down.name = f.host
-WHERE g.server_id = f.server_id AND g.host = f.host
+UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, host.fenced_by)
+FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host) JOIN down AS host ON host.name = f.host
+WHERE g.server_id = f.server_id AND g.host = f.host AND (host.fenced_by = 'order' OR {IS_PROMISED})
 RETURNING g.server_id
-"""  # noqa: S608 - a constant of hosts.py
+"""  # noqa: S608 - constants
 
 
 async def fence_guests(tx: Connection, hosts_by_server: Sequence[tuple[str, str]]) -> set[str]:
