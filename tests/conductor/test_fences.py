@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from tests.agent.cloud import AGENT, take_leases
 from tests.conductor.test_moves import booted
 from tests.conductor.test_readdress import server_of
-from tests.conductor.world import World
+from tests.conductor.world import BY, World
 
 from roost.compute.errors import ActionRefused, ServerRefused
 from roost.compute.model.work import MoveKind
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
+from roost.compute.service.actions import reset_state
 from roost.compute.service.leases import release_leases
 from roost.compute.service.moves import abort_migration
 from roost.compute.service.silence import SilenceWatch
@@ -299,3 +300,28 @@ async def test_an_agent_that_was_stopped_has_promised_too(world: World) -> None:
     await world.move(before.id, MoveKind.EVACUATE)
     await world.run(silent=[before.host])
     assert await fenced_by(world, before.id) == {before.host: "promise", other_host(before): None}
+
+
+async def test_a_guest_that_its_host_began_to_start_is_not_taken_for_stopped(world: World) -> None:
+    """What the host said last is older: its NICs may be up, and nobody hears of it."""
+    before = await a_server(world)
+    await world.move(before.id, MoveKind.MIGRATE)
+    await world.run()
+    await world.end_move(before.id, revert=True)
+    await world.conduct()
+    await world.serve_hosts(silent=[before.host])  # the destination lets go
+    await world.expire_leases()
+    await world.conduct()
+    assert await world.report(before.id, before.host, 1, "begun"), "its agent starts it, and is cut off"
+    world._note(before.id, before.host, 1, "running")
+    await fall_silent(world, before.host, for_s=60)
+    await world.expire_leases()
+    await world.conduct()
+    assert "is down, and does not start it again" in await world.fault(before.id)
+    await reset_state(world.compute, before.id, BY, active=True)
+    await world.move(before.id, MoveKind.MIGRATE)
+    await world.run(silent=[before.host])
+    assert world.running == {(before.id, before.host)}
+    await world.hear(before.host)
+    await world.run()
+    assert world.running == {(before.id, before.host)}

@@ -168,7 +168,7 @@ class Agent:
 
     async def run(self) -> None:
         """Work until cancelled. Raises ServedElsewhere."""
-        self._fence.begin()
+        self._fence.begin()  # R42
         await self._register()
         try:
             async with asyncio.TaskGroup() as group:

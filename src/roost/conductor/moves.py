@@ -142,7 +142,7 @@ async def stop(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     for build in builds:
         work, source = build.work, _move(build).source_host
         guest = guests.get(work.server_id, {}).get(source or "")
-        if guest is None or guest.fenced or source == _dest(work) or guest.reported in ("stopped", "suspended"):
+        if guest is None or guest.fenced or source == _dest(work) or guest.is_down:  # R31
             moving = replace(_move(build), status=_status_of_switch(_move(build)))
             changes.append(staged(work, Stage.BIND, move=moving, keep=True))
         elif _move(build).kind is MoveKind.EVACUATE and work.server_id not in fenced:

@@ -251,6 +251,11 @@ class GuestPlace(Struct, frozen=True, kw_only=True):
     fenced: bool
     host_down: bool
 
+    @property
+    def is_down(self) -> bool:
+        """Return whether its NICs are down: its host says so, and was not asked for another state since."""
+        return self.desired == self.reported and self.reported in ("stopped", "suspended")
+
 
 class ServerChange(Struct, frozen=True, kw_only=True):
     """What a change of stage writes on its server.
