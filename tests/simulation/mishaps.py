@@ -54,7 +54,9 @@ CLAIMED = """
 SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
 JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
 LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
+UNION ALL SELECT server_id, host FROM compute.guest WHERE fenced_by = 'stopped'
 """
+"""And what a silent host has with its NICs down, and destroys before it makes anything else."""
 SOURCES = """
 SELECT DISTINCT source_host FROM compute.move WHERE open AND source_host IS NOT NULL ORDER BY 1
 """
