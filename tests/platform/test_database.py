@@ -191,6 +191,18 @@ async def test_a_connection_that_heard_wake_ups_keeps_its_limits(database: Datab
         await limited.close()
 
 
+async def test_who_is_cancelled_after_its_session_was_ended_ends(database: Database) -> None:
+    wakeups = Wakeups(database, ["roost_test"])
+    listening = asyncio.create_task(wakeups.run())
+    async with database.connection() as other:
+        while not (pids := await other.fetch("SELECT pid FROM pg_stat_activity WHERE query ILIKE 'listen%'")):
+            await asyncio.sleep(0.01)
+        await other.fetch("SELECT pg_terminate_backend($1, 5000)", pids[0]["pid"])
+    listening.cancel()
+    assert await asyncio.wait([listening], timeout=2) == ({listening}, set())
+    assert listening.cancelled()
+
+
 async def test_a_transaction_that_was_ended_from_outside_is_told_when_it_goes_on(database: Database) -> None:
     limited = await Database.open(database.dsn, size=1, lease_s=0.01)  # 2 s in which it says nothing
     try:

@@ -139,6 +139,8 @@ def _errors_translated() -> Iterator[None]:
     except (*UNAVAILABLE, asyncpg.InterfaceError) as error:
         if isinstance(error, asyncpg.InterfaceError) and not CONNECTION_LOST.search(str(error)):
             raise
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError from error  # what fails while a task ends shall not keep it
         reason = str(error) or type(error).__name__
         if _each_minute.is_due(type(error).__name__):
             log.warning("the database cannot serve", reason=reason)
