@@ -1,11 +1,12 @@
 """The program: `python -m benchmarks [ROW ...]` builds each row's world, measures, and says whether promises hold."""
 
-import asyncio
+import importlib
 import logging
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,21 +15,34 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import boot, ledger, mirror, moves, network, neutron, orders, polls
-from benchmarks.machine import Machine, Server, this_machine
+from benchmarks import disk
+from benchmarks.costs import FIGURES, Stretch
+from benchmarks.machine import Machine, Measured, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
 WIDTH_MIN = 110
 """Columns of a table: on a narrower terminal its lines are broken, but no figure is cut off."""
 
 
+MODULES: Mapping[Kind, str] = {
+    **{Kind.BOOT: "boot", Kind.ORDER: "orders", Kind.MIGRATE: "moves", Kind.EVACUATE: "moves", Kind.POLL: "polls"},
+    **{Kind.PORT_CREATE: "ports", Kind.PORT_LIST: "ports", Kind.PUT: "puts", Kind.MIRROR: "mirror"},
+    **{Kind.BIND: "network", Kind.FILL: "network", Kind.NEUTRON_FIRST: "neutron", Kind.NEUTRON_IDLE: "neutron"},
+}
+"""What measures a row; the others are measured by `ledger`. Imported when it is needed: an old source may have less."""
+
+
 @dataclass(frozen=True)
 class Result:
-    """A row's figures, one for each round, in its unit; and the PostgreSQL that they were measured on."""
+    """A row and what was measured."""
 
     row: Row
-    figures: Sequence[float]
-    server: Server
+    measured: Measured
+
+    @property
+    def figures(self) -> Sequence[float]:
+        """One for each round, in the row's unit."""
+        return self.measured.figures
 
     @property
     def median(self) -> float:
@@ -46,13 +60,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exce
 
 def run(row: Row) -> Result:
     """Build the row's world, measure, and take the world down again."""
-    measure = network.measure if row.kind in network.MEASUREMENTS else ledger.measure
-    processes = {
-        **{Kind.BOOT: boot.measure, Kind.POLL: polls.measure, Kind.ORDER: orders.measure, Kind.MIRROR: mirror.measure},
-        **{Kind.MIGRATE: moves.measure, Kind.EVACUATE: moves.measure},
-        **{Kind.NEUTRON_FIRST: neutron.measure, Kind.NEUTRON_IDLE: neutron.measure},
-    }
-    return Result(row, *asyncio.run(processes.get(row.kind, measure)(row)))
+    return Result(row, importlib.import_module(f"benchmarks.{MODULES.get(row.kind, 'ledger')}").measure(row))
 
 
 @app.command()
@@ -64,12 +72,15 @@ def main(
         int | None, typer.Option(min=1, help="Measure each row this often; else as the row says.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    directory: Annotated[Path, typer.Option(help="Where data lies while it is measured.")] = disk.DIRECTORY,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Take a directory that is held in memory.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Say which rows there are, and run none.")] = False,
 ) -> None:
     """Measure how fast Roost is, row by row, and hold the medians against what was promised.
 
     A row is a workload: a world of so many hosts and segments, and what is measured in it. Each runs on a private
-    PostgreSQL of its own with fsync on, in a temporary directory; nothing is left behind.
+    PostgreSQL of its own with fsync on, on a disk; nothing is left behind. The second table says what each server,
+    claim, move or poll costs: CPU by process, transactions, statements, WAL and fsyncs.
 
     Examples:
 
@@ -86,6 +97,10 @@ def main(
     if listing:
         _wide_console().print(_listing())
         return
+    try:
+        disk.choose(directory, may_be_memory=in_memory)
+    except (disk.InMemory, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint="--directory") from None
     rows = _chosen(names or [row.name for row in ROWS if not row.small])
     machine, errors, results = this_machine(), Console(stderr=True), []
     for row in rows:
@@ -96,7 +111,9 @@ def main(
     else:
         console = _wide_console()
         console.print(_table(results))
-        console.print(f"{machine}\n{results[0].server}", highlight=False)
+        if any(result.measured.stretches for result in results):
+            console.print(_costs_table(results))
+        console.print(f"{machine}\n{results[0].measured.server}", highlight=False)
     if not all(result.holds for result in results):
         raise typer.Exit(1)
 
@@ -138,6 +155,24 @@ def _table(results: Sequence[Result]) -> Table:
     return table
 
 
+def _costs_table(results: Sequence[Result]) -> Table:
+    table = Table("row", box=None)
+    for heading in ("for each", "CPU ms", *FIGURES[1:]):
+        table.add_column(heading.replace("_", " "), justify="right")
+    table.add_column("CPU ms of")
+    for result in results:
+        if stretches := result.measured.stretches:
+            cpu = {name: statistics.median(each.cpu.get(name, 0.0) for each in stretches) for name in stretches[0].cpu}
+            figures = [_figure(_median(stretches, name)) for name in FIGURES]
+            parts = ", ".join(f"{name} {_figure(value)}" for name, value in sorted(cpu.items()))
+            table.add_row(result.row.name, stretches[0].thing, *figures, parts)
+    return table
+
+
+def _median(stretches: Sequence[Stretch], name: str) -> float:
+    return statistics.median(getattr(stretch, name) for stretch in stretches)
+
+
 def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -148,7 +183,8 @@ def _json(results: Sequence[Result], machine: Machine) -> str:
             **asdict(result.row), "kind": result.row.kind.name.lower(), "measured": result.row.kind.value,
             "median": result.median, "lowest": min(result.figures), "highest": max(result.figures),
             "figures": result.figures, "promise": result.row.promise or None,
-            "holds": result.holds if result.row.promise else None, "postgresql": asdict(result.server),
+            "holds": result.holds if result.row.promise else None, "postgresql": asdict(result.measured.server),
+            "costs": [asdict(stretch) | {"cpu_ms": stretch.cpu_ms} for stretch in result.measured.stretches],
         }
         for result in results
     ]  # fmt: skip

@@ -1,26 +1,29 @@
 """From the first POST until every server is ACTIVE, over HTTP, with real processes and fsync on."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle
-
-from benchmarks.machine import Server, get_server
+from benchmarks.costs import Meter, Stretch
+from benchmarks.machine import Measured, get_server
+from benchmarks.processes import (
+    LOOK_S,
+    PATIENCE_S,
+    Client,
+    Roost,
+    client_of,
+    launched,
+    prepared,
+    until_hosts_take_servers,
+)
 from benchmarks.rows import Row
-from roost.cli.asking.cloud_client import CloudClient
-from roost.platform.database import Connection, Database
 
 CLIENTS = 4
-LOOK_S = 0.02
-PATIENCE_S = 120.0
 COUNT_ACTIVE = """-- benchmarks.count_active
 SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'
-"""
-COUNT_UNPUBLISHED = """-- benchmarks.count_unpublished
-SELECT count(*) FROM compute.host WHERE published < wanted
 """
 
 
@@ -43,69 +46,79 @@ def cloud(row: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def measure(row: Row) -> tuple[list[float], Server]:
-    """Servers per second, once a round, each in a new Roost; and on what PostgreSQL."""
-    figures = []
-    for _ in range(row.rounds):
-        figure, server = await _one_round(row)
-        figures.append(figure)
-    return figures, server
+def measure(row: Row) -> Measured:
+    """Measure servers per second, once a round, each in a new Roost."""
+    with prepared() as data_dir:
+        return Measured.of([asyncio.run(_one_round(row, data_dir)) for _ in range(row.rounds)])
 
 
-async def _one_round(row: Row) -> tuple[float, Server]:
-    async with world_of(row) as world:
+async def _one_round(row: Row, data_dir: Path) -> Measured:
+    async with world_of(row, data_dir) as world:
         await boot_until_active(world, row, row.held, held=0)
-        started = time.monotonic()
-        await boot_until_active(world, row, row.amount, held=row.held)
-        seconds = time.monotonic() - started
-        server = await get_server(world.connection)
-        await settle(world.made)
-    return row.amount / seconds, server
+        async with world.meter.stretch(row.amount, "server") as stretch:
+            await boot_until_active(world, row, row.amount, held=row.held)
+        world.roost.assert_records_agree()
+        return await world.measured(row.amount / stretch.seconds, stretch)
 
 
 @dataclass(frozen=True)
 class World:
-    """A Roost with the row's hosts, all of which take servers, and who looks at it. network: the id of the one."""
+    """A Roost with the row's hosts, all of which take servers, and who asks it. network, flavor: ids of the one."""
 
-    made: Cluster
-    client: CloudClient
-    connection: Connection
+    roost: Roost
+    client: Client
+    meter: Meter
     network: str
-    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    flavor: str
 
-    async def fetch(self, query: str, *arguments: object) -> object:
-        """Return the query's one value; for several tasks, which share the connection."""
-        async with self.looking:
-            return await self.connection.fetchval(query, *arguments)
+    async def boot(self, name: str, *, count: int = 1) -> None:
+        """Ask for `count` servers, in one request."""
+        server = {
+            "name": name, "flavorRef": self.flavor, "imageRef": "", "networks": [{"uuid": self.network}],
+            "min_count": count, "max_count": count,
+        }  # fmt: skip
+        await self.client.call("POST", "/compute/v2.1/servers", {"server": server})
+
+    async def until(self, query: str, value: object, *arguments: object) -> None:
+        """Look straight into the database until it says so, so that looking costs next to nothing."""
+        async with self.meter.watch() as connection:
+            while await connection.fetchval(query, *arguments) != value:
+                await asyncio.sleep(LOOK_S)
+
+    async def fetch(self, query: str, *arguments: object) -> list[Any]:
+        """Return the query's first column."""
+        async with self.meter.watch() as connection:
+            return [record[0] for record in await connection.fetch(query, *arguments)]
+
+    async def measured(self, figure: float, stretch: Stretch) -> Measured:
+        """Return one round's figure, and on what it was measured."""
+        async with self.meter.watch() as connection:
+            return Measured([figure], [stretch], await get_server(connection))
 
 
 @asynccontextmanager
-async def world_of(row: Row, *agent_options: str, environment: Mapping[str, str] = QUICK) -> AsyncIterator[World]:
-    """Yield it; it is gone afterwards. environment: of its processes."""
-    with cluster(environment) as made:
-        made.serve()
-        made.load(cloud(row))
-        made.agent(*agent_options)
-        database = await Database.open(made.dsn, size=1)
-        try:
-            async with CloudClient.connect(made.url) as client, database.connection() as connection:
-                while await connection.fetchval(COUNT_UNPUBLISHED):  # the ledger hears of hosts after they are up
-                    await asyncio.sleep(LOOK_S)
-                yield World(made, client, connection, (await network_ids(client))["public"])
-        finally:
-            await database.close()
+async def world_of(row: Row, data_dir: Path, *agent_options: str) -> AsyncIterator[World]:
+    """Yield it; it is gone afterwards."""
+    with launched(data_dir) as roost:
+        roost.serve()
+        roost.load(cloud(row))
+        roost.agent(*agent_options)
+        await until_hosts_take_servers(roost.meter())
+        async with client_of(roost.url) as client:
+            networks = (await client.call("GET", "/network/v2.0/networks"))["networks"]
+            flavors = (await client.call("GET", "/compute/v2.1/flavors"))["flavors"]
+            yield World(roost, client, roost.meter(), networks[0]["id"], flavors[0]["id"])
 
 
 async def boot_until_active(world: World, row: Row, amount: int, *, held: int) -> None:
-    """Boot, and wait. Looks straight into the database, so that looking costs next to nothing."""
+    """Boot, and wait."""
     places = asyncio.Semaphore(CLIENTS)
 
     async def ask(first: int) -> None:
         async with places:
-            await boot(world.client, world.network, count=min(row.batch, amount - first), name=f"s{held + first}")
+            await world.boot(f"s{held + first}", count=min(row.batch, amount - first))
 
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         for first in range(0, amount, row.batch):
             tasks.create_task(ask(first))
-        while await world.connection.fetchval(COUNT_ACTIVE) < held + amount:
-            await asyncio.sleep(LOOK_S)
+        await world.until(COUNT_ACTIVE, held + amount)

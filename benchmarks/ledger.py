@@ -3,15 +3,17 @@
 import asyncio
 import itertools
 import os
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
-from benchmarks.machine import Server, get_server
+from benchmarks.costs import PRELOADED, Meter, Stretch, prepare
+from benchmarks.disk import temporary_directory
+from benchmarks.machine import Measured, get_server
 from benchmarks.rows import Kind, Row
 from roost.cli.serving.roles import SCHEMAS
 from roost.placement.search.answers import encode
@@ -60,6 +62,7 @@ class World:
     segments: Sequence[str]
     aggregates: Sequence[str]
     numbers: Iterator[int]
+    stretches: list[Stretch]
 
     def groups(self, count: int) -> list[ClaimGroup]:
         """Claims of a server's three resources on the next host, and of its port's address on that host's segment."""
@@ -77,25 +80,29 @@ class World:
         assert all(isinstance(answer, Claimed) for answer in answers)
 
 
-async def measure(row: Row) -> tuple[list[float], Server]:
-    """The row's figure once a round, and on what PostgreSQL."""
+def measure(row: Row) -> Measured:
+    """Measure the row's figure once a round."""
+    return asyncio.run(_measure(row))
+
+
+async def _measure(row: Row) -> Measured:
     measurement = MEASUREMENTS[row.kind]
     async with _world(row) as world:
         async with world.ledger.database.connection() as connection:
             server = await get_server(connection)
-        return [await measurement(world) for _ in range(row.rounds)], server
+        return Measured([await measurement(world) for _ in range(row.rounds)], world.stretches, server)
 
 
 async def claims(world: World) -> float:
     """Groups per second; what was claimed is given back after the clock has stopped."""
     groups = world.groups(world.row.amount)
-    started = time.perf_counter()
-    for start in range(0, len(groups), world.row.batch):
-        await world.claim(groups[start : start + world.row.batch])
-    seconds = time.perf_counter() - started
+    async with meter_of(world.ledger.database).stretch(len(groups), "group") as stretch:
+        for start in range(0, len(groups), world.row.batch):
+            await world.claim(groups[start : start + world.row.batch])
+    world.stretches.append(stretch)
     uuids = [claim.consumer_uuid for group in groups for claim in group.consumers]
     await claims_service.release(world.ledger, uuids)
-    return len(groups) / seconds
+    return len(groups) / stretch.seconds
 
 
 async def index_load(world: World) -> float:
@@ -232,12 +239,11 @@ async def private_database() -> AsyncIterator[Database]:
     `ROOST_PG_TEMPLATE` names what its data directory begins as a copy of, as for `roost serve`.
     """
     template = os.environ.get("ROOST_PG_TEMPLATE")
-    with tempfile.TemporaryDirectory(prefix="roost-benchmark-") as name:
-        directory = Path(name)
-        directory.chmod(0o711)  # noqa: ASYNC240  # PostgreSQL's user passes through
-        postgres = PrivatePostgres(directory, template=Path(template) if template else None)
+    with temporary_directory() as directory:
+        postgres = PrivatePostgres(directory, template=Path(template) if template else None, settings=PRELOADED)
         postgres.start()
         try:
+            await prepare(postgres.socket_dir)
             await asyncio.to_thread(upgrade, postgres.dsn, SCHEMAS)  # migrations run a loop of their own
             database = await Database.open(postgres.dsn)
             try:
@@ -246,6 +252,12 @@ async def private_database() -> AsyncIterator[Database]:
                 await database.close()
         finally:
             postgres.stop()
+
+
+def meter_of(database: Database) -> Meter:
+    """Return what measures this process on a private database."""
+    socket_dir = parse_qs(urlsplit(database.dsn).query)["host"][0]
+    return Meter(Path(socket_dir), lambda: {os.getpid(): "benchmark"})
 
 
 async def _filled(row: Row, ledger: Ledger) -> World:
@@ -267,7 +279,7 @@ async def _filled(row: Row, ledger: Ledger) -> World:
         for n, segment in enumerate(segments)
     ]  # fmt: skip
     await claims_service.ensure_providers(ledger, states)
-    world = World(row, ledger, hosts, segments, aggregates, itertools.count())
+    world = World(row, ledger, hosts, segments, aggregates, itertools.count(), [])
     await world.claim(world.groups(row.held))
     return world
 

@@ -2,26 +2,48 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.costs import Stretch
+from benchmarks.disk import disk_of
+
 SETTINGS = """-- benchmarks.get_server
-SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+    current_setting('data_directory')
 """
 
 
 @dataclass(frozen=True)
 class Server:
-    """The PostgreSQL that a row ran on, as it says itself."""
+    """The PostgreSQL that a row ran on, as it says itself. disk: what its data lies on."""
 
     version: str
     fsync: str
     synchronous_commit: str
+    disk: str
 
     def __str__(self) -> str:
         """As one reads it under a table."""
-        return f"PostgreSQL {self.version}, fsync {self.fsync}, synchronous_commit {self.synchronous_commit}"
+        settings = f"fsync {self.fsync}, synchronous_commit {self.synchronous_commit}"
+        return f"PostgreSQL {self.version}, {settings}, data on {self.disk}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row's figure of each round, in its unit; what the measured stretches cost, if it was asked; and on what."""
+
+    figures: Sequence[float]
+    stretches: Sequence[Stretch]
+    server: Server
+
+    @classmethod
+    def of(cls, rounds: Sequence["Measured"]) -> "Measured":
+        """Return several rounds as one."""
+        figures = [figure for each in rounds for figure in each.figures]
+        return cls(figures, [stretch for each in rounds for stretch in each.stretches], rounds[-1].server)
 
 
 @dataclass(frozen=True)
@@ -44,7 +66,8 @@ class Machine:
 
 async def get_server(connection: Any) -> Server:
     """Ask the PostgreSQL itself, for its settings may be others than we think."""
-    return Server(*await connection.fetchrow(SETTINGS))
+    *settings, data_directory = await connection.fetchrow(SETTINGS)
+    return Server(*settings, str(disk_of(Path(data_directory))))
 
 
 def this_machine() -> Machine:

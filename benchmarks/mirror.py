@@ -1,9 +1,10 @@
 """How long `sync_placement_aggregates` takes to make Placement mirror host aggregates that it knows nothing of."""
 
+import asyncio
 import time
 
 from benchmarks.ledger import private_database
-from benchmarks.machine import Server, get_server
+from benchmarks.machine import Measured, get_server
 from benchmarks.rows import Row
 from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
@@ -23,13 +24,17 @@ SELECT aggregate.uuid, host.name FROM compute.host JOIN compute.host_aggregate A
 ON host.id % $1 = aggregate.id % $1"""
 
 
-async def measure(row: Row) -> tuple[list[float], Server]:
-    """Return the seconds of each round's run, and on what PostgreSQL; before each the mirror is empty."""
+def measure(row: Row) -> Measured:
+    """Measure the seconds of each round's run; before each the mirror is empty."""
+    return asyncio.run(_measure(row))
+
+
+async def _measure(row: Row) -> Measured:
     async with private_database() as database:
         async with database.connection() as connection:
             server = await get_server(connection)
         compute = await _world(database, row)
-        return [await _round(compute, row) for _ in range(row.rounds)], server
+        return Measured([await _round(compute, row) for _ in range(row.rounds)], [], server)
 
 
 async def _world(database: Database, row: Row) -> Compute:

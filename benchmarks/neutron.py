@@ -20,7 +20,7 @@ from tests.placement.nova import Segment
 from tests.placement.providers import a_uuid
 
 from benchmarks.ledger import private_database
-from benchmarks.machine import Server, get_server, this_machine
+from benchmarks.machine import Measured, Server, get_server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 from roost.clients.neutron import HttpNeutron
 from roost.placement.service import claims as claims_service
@@ -49,11 +49,11 @@ class Rounds:
     changes: Spent
 
 
-async def measure(row: Row) -> tuple[list[float], Server]:
-    """Return the seconds of CPU of each round of the row's kind, and on what PostgreSQL."""
-    measured = [await measure_rounds(row) for _ in range(row.rounds)]
+def measure(row: Row) -> Measured:
+    """Measure the seconds of CPU of each round of the row's kind."""
+    measured = [asyncio.run(measure_rounds(row)) for _ in range(row.rounds)]
     spent = [rounds.first if row.kind is Kind.NEUTRON_FIRST else rounds.changes for rounds, _ in measured]
-    return [each.cpu_s for each in spent], measured[0][1]
+    return Measured([each.cpu_s for each in spent], [], measured[0][1])
 
 
 async def measure_rounds(row: Row) -> tuple[Rounds, Server]:

@@ -5,36 +5,34 @@ the medians: servers/s from the first POST to all ACTIVE, and the conductor's CP
 """
 
 import asyncio
+import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import typer
-from tests.cluster import QUICK, settle
 
 from benchmarks.boot import boot_until_active, world_of
-from benchmarks.orders import conductor_cpu_s
+from benchmarks.processes import prepared
 from benchmarks.rows import Kind, Row
 
 STATES = {"off": None, "to a file": "", "with all states": "vm_and_task_state"}
 """What is told -> notify_on_state_change; None where nobody is told of anything."""
+FILE, STATE = "ROOST_NOTIFICATIONS_LOG_FILE", "ROOST_NOTIFICATIONS_NOTIFY_ON_STATE_CHANGE"
 
 
-async def measure(row: Row, file: Path, states: str | None) -> tuple[float, float]:
+async def measure(row: Row, data_dir: Path, file: Path, states: str | None) -> tuple[float, float]:
     """Return servers/s and the conductor's milliseconds of CPU for each boot."""
-    environment = dict(QUICK)
+    for name in (FILE, STATE):
+        os.environ.pop(name, None)
     if states is not None:
-        environment["ROOST_NOTIFICATIONS_LOG_FILE"] = str(file)
-        environment["ROOST_NOTIFICATIONS_NOTIFY_ON_STATE_CHANGE"] = states
-    async with world_of(row, environment=environment) as world:
+        os.environ |= {FILE: str(file), STATE: states}
+    async with world_of(row, data_dir) as world:
         await boot_until_active(world, row, row.held, held=0)
-        cpu_before_s, started = conductor_cpu_s(world), time.monotonic()
-        await boot_until_active(world, row, row.amount, held=row.held)
-        seconds = time.monotonic() - started
-        await settle(world.made)
-        cpu_s = conductor_cpu_s(world) - cpu_before_s
-    return row.amount / seconds, cpu_s * 1000 / row.amount
+        async with world.meter.stretch(row.amount, "server") as stretch:
+            await boot_until_active(world, row, row.amount, held=row.held)
+        world.roost.assert_records_agree()
+    return row.amount / stretch.seconds, stretch.cpu["conductor"]
 
 
 def main(rounds: int = 3, amount: int = 200, held: int = 20, hosts: int = 60, segments: int = 3) -> None:
@@ -44,10 +42,10 @@ def main(rounds: int = 3, amount: int = 200, held: int = 20, hosts: int = 60, se
         unit="servers/s",
     )  # fmt: skip
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in STATES}
-    with tempfile.TemporaryDirectory() as folder:
+    with prepared() as data_dir, tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             for name, known in figures.items():
-                known.append(asyncio.run(measure(row, Path(folder, f"{number}-{name}.log"), STATES[name])))
+                known.append(asyncio.run(measure(row, data_dir, Path(folder, f"{number}-{name}.log"), STATES[name])))
         lines = [len(Path(folder, f"0-{name}.log").read_bytes().splitlines()) for name in list(STATES)[1:]]
     print("| notifications | servers/s | conductor's CPU for each boot, ms | of each round |\n|---|---|---|---|")
     for name, known in figures.items():

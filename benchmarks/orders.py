@@ -5,18 +5,15 @@ row of the benchmarks an order's figure is its p50.
 """
 
 import asyncio
-import os
 import statistics
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from tests.cluster import boot, settle
-from tests.processes import names_of
 
-from benchmarks.boot import CLIENTS, PATIENCE_S, World, world_of
-from benchmarks.machine import Server, get_server
+from benchmarks.boot import CLIENTS, World, world_of
+from benchmarks.machine import Measured
+from benchmarks.processes import PATIENCE_S, prepared
 from benchmarks.rows import Kind, Row
 
 VERSIONS = {"late": 1, "early-create": 2, "early": 3}
@@ -28,25 +25,12 @@ SELECT status = 'ACTIVE' FROM compute.server WHERE name = $1
 COUNT_ORDER = """-- benchmarks.count_order
 SELECT count(*) FROM compute.server WHERE build_order ->> 'name' = $1
 """
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Milliseconds from POST to ACTIVE, and of the conductor's CPU for each boot."""
-
-    p50: float
-    p99: float
-    cpu: float
-
-
-async def measure(row: Row) -> tuple[list[float], Server]:
-    """Return the p50, once a round, each in a new Roost. The row's name ends with the order."""
-    figures = []
-    for _ in range(row.rounds):
-        found, server = await measure_order(row, order_of(row))
-        figures.append(found.p50)
-    return figures, server
+def measure(row: Row) -> Measured:
+    """Measure the p50, once a round, each in a new Roost. The row's name ends with the order."""
+    with prepared() as data_dir:
+        return Measured.of([measure_order(row, order_of(row), data_dir)[0] for _ in range(row.rounds)])
 
 
 def order_of(row: Row) -> str:
@@ -54,19 +38,21 @@ def order_of(row: Row) -> str:
     return next(order for order in VERSIONS if row.name in (f"order-{order}", f"order-{order}-small"))
 
 
-async def measure_order(row: Row, order: str) -> tuple[Figures, Server]:
-    """Return what one round came to, in a new Roost whose agents are all of the order's service version."""
-    async with world_of(row, f"--service-version={VERSIONS[order]}") as world:
+def measure_order(row: Row, order: str, data_dir: Path) -> tuple[Measured, float]:
+    """Return one round, in a new Roost whose agents are all of the order's service version, and its p99 in ms."""
+    return asyncio.run(_measure(row, order, data_dir))
+
+
+async def _measure(row: Row, order: str, data_dir: Path) -> tuple[Measured, float]:
+    async with world_of(row, data_dir, f"--service-version={VERSIONS[order]}") as world:
         await _boot_all(world, row.held, prefix="held")
-        cpu_before_s = conductor_cpu_s(world)
-        seconds = await _boot_all(world, row.amount, prefix="s")
-        cpu_s = conductor_cpu_s(world) - cpu_before_s
-        server = await get_server(world.connection)
-        await settle(world.made)
-        built = await world.connection.fetchval(COUNT_ORDER, order)
+        async with world.meter.stretch(row.amount, "server") as stretch:
+            seconds = await _boot_all(world, row.amount, prefix="s")
+        world.roost.assert_records_agree()
+        (built,) = await world.fetch(COUNT_ORDER, order)
         assert built == row.amount + row.held, f"{built} servers were built in the order {order}"
-    steps = statistics.quantiles(seconds, n=100, method="inclusive")
-    return Figures(steps[49] * 1000, steps[98] * 1000, cpu_s * 1000 / row.amount), server
+        steps = statistics.quantiles(seconds, n=100, method="inclusive")
+        return await world.measured(steps[49] * 1000, stretch), steps[98] * 1000
 
 
 async def _boot_all(world: World, amount: int, *, prefix: str) -> list[float]:
@@ -75,12 +61,13 @@ async def _boot_all(world: World, amount: int, *, prefix: str) -> list[float]:
     seconds: list[float] = []
 
     async def client() -> None:
-        for name in names:
-            started = time.monotonic()
-            await boot(world.client, world.network, name=name)
-            while not await world.fetch(LAUNCHED, name):
-                await asyncio.sleep(LOOK_S)
-            seconds.append(time.monotonic() - started)
+        async with world.meter.watch() as connection:
+            for name in names:
+                started = time.monotonic()
+                await world.boot(name)
+                while not await connection.fetchval(LAUNCHED, name):
+                    await asyncio.sleep(LOOK_S)
+                seconds.append(time.monotonic() - started)
 
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         for _ in range(CLIENTS):
@@ -88,28 +75,19 @@ async def _boot_all(world: World, amount: int, *, prefix: str) -> list[float]:
     return seconds
 
 
-def conductor_cpu_s(world: World) -> float:
-    """Return the CPU that the conductor's process has had so far. Source: proc(5), /proc/pid/stat."""
-    supervisor = world.made.processes[0].pid
-    total = 0.0
-    for pid, name in names_of(supervisor).items():
-        if name.startswith("conductor-"):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return total
-
-
 def main(rounds: int = 3, amount: int = 200, held: int = 20, hosts: int = 60, segments: int = 3) -> None:
     """Measure all three orders, round by round in turn, and print the medians."""
     row = Row(name="order", kind=Kind.ORDER, hosts=hosts, segments=segments, amount=amount, held=held, unit="ms")
-    figures: dict[str, list[Figures]] = {order: [] for order in VERSIONS}
-    for _ in range(rounds):
-        for order, known in figures.items():
-            known.append(asyncio.run(measure_order(row, order))[0])
-    print("| order | p50 ms | p99 ms | conductor's CPU for each boot, ms |\n|---|---|---|---|")
+    figures: dict[str, list[tuple[float, float, float]]] = {order: [] for order in VERSIONS}
+    with prepared() as data_dir:
+        for _ in range(rounds):
+            for order, known in figures.items():
+                measured, p99 = measure_order(row, order, data_dir)
+                known.append((measured.figures[0], p99, measured.stretches[0].cpu["conductor"]))
+    print(f"{measured.server}\n| order | p50 ms | p99 ms | conductor's CPU for each boot, ms |\n|---|---|---|---|")
     for order, known in figures.items():
-        medians = [statistics.median(getattr(one, name) for one in known) for name in ("p50", "p99", "cpu")]
-        print(f"| {order} | {medians[0]:.0f} | {medians[1]:.0f} | {medians[2]:.1f} |")
+        p50, p99, cpu = map(statistics.median, zip(*known, strict=True))
+        print(f"| {order} | {p50:.0f} | {p99:.0f} | {cpu:.1f} |")
 
 
 if __name__ == "__main__":

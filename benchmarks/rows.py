@@ -23,6 +23,7 @@ class Kind(StrEnum):
     FILL = "last thousand addresses over first thousand"
     PORT_CREATE = "POST ports, eight clients"
     PORT_LIST = "GET ports of one device"
+    PUT = "PUT /allocations, eight clients"
     POLL = "CPU for an idle agent's poll"
     MIRROR = "sync_placement_aggregates"
     NEUTRON_FIRST = "CPU of a first round with Neutron"
@@ -88,6 +89,8 @@ ROWS = (
     Row(name="claims-256", kind=Kind.CLAIMS, hosts=1000, segments=25, amount=10240, batch=256, unit="groups/s",
         floor=8000),
     Row(name="claims-1", kind=Kind.CLAIMS, hosts=1000, segments=25, amount=500, batch=1, unit="groups/s"),
+    Row(name="puts-small", kind=Kind.PUT, hosts=20, segments=2, amount=40, unit="claims/s", rounds=1, small=True),
+    Row(name="puts-2000", kind=Kind.PUT, hosts=1000, segments=25, amount=2000, unit="claims/s"),
     Row(name="load-small", kind=Kind.INDEX_LOAD, hosts=50, segments=5, held=50, unit="s", rounds=1, small=True),
     Row(name="load-10000", kind=Kind.INDEX_LOAD, hosts=10000, segments=250, held=10000, unit="s", ceiling=2),
     Row(name="candidates-small", kind=Kind.CANDIDATES, hosts=50, segments=5, held=50, amount=20, batch=10, unit="ms",

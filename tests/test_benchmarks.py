@@ -2,20 +2,39 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from benchmarks.__main__ import run
-from benchmarks.beside import Compared
+from benchmarks import costs, disk, processes
+from benchmarks.__main__ import app, run
+from benchmarks.beside import Compared, figures_of
+from benchmarks.ledger import meter_of, private_database
 from benchmarks.placement import claims, implied, rows, servers
 from benchmarks.placement.alone import Size, World, measure_loaded
 from benchmarks.placement.cloud import Cloud
 from benchmarks.placement.side_by_side import Effort, Measured, Pair, compare, fill
 from benchmarks.rows import ROWS, Kind, Row
-from tests.cluster import _template
-from tests.memory import roomy_memory
+from tests import launching
+from tests.cluster import QUICK, _template
+from tests.memory import MEMORY, roomy_memory
 from tests.postgres_servers import PG_BIN
+from typer.testing import CliRunner
 
 SMALL = [row for row in ROWS if row.small]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_surroundings() -> Iterator[None]:
+    """Times that a test can wait for, and what costs no test its time: processes are forks, data lies in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "PLACE", disk.Place(roomy_memory() or disk.DIRECTORY, may_be_memory=True))
+        patch.setattr(processes, "start", launching.start)
+        patch.setattr(costs, "STILL_S", 0.0)
+        for name, value in QUICK.items():
+            patch.setenv(name, value)
+        if PG_BIN is None:  # rows run on the wheel's PostgreSQL, whatever else runs on another
+            patch.setenv("ROOST_PG_TEMPLATE", _template())
+        yield
 
 
 def test_each_kind_of_workload_has_a_small_row_without_a_promise() -> None:
@@ -24,15 +43,49 @@ def test_each_kind_of_workload_has_a_small_row_without_a_promise() -> None:
 
 
 @pytest.mark.parametrize("row", SMALL, ids=lambda row: row.name)
-def test_a_small_row_runs(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", roomy_memory())
-    if PG_BIN is None:  # rows run on the wheel's PostgreSQL, whatever else runs on another
-        monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
+def test_a_small_row_runs(row: Row) -> None:
     result = run(row)
     assert len(result.figures) == row.rounds
-    assert all(figure > 0 for figure in result.figures)
-    assert result.server.fsync == "on"
+    assert all(figure >= 0 if row.kind is Kind.POLL else figure > 0 for figure in result.figures)  # CPU is in ticks
+    assert result.measured.server.fsync == "on"
     assert result.holds
+    for stretch in result.measured.stretches:
+        assert min(stretch.transactions, stretch.statements) > 0
+        assert {"benchmark", "api"} & stretch.cpu.keys()
+        assert "postgres" in stretch.cpu
+
+
+def test_a_directory_in_memory_is_refused_unless_it_is_asked_for() -> None:
+    refused = CliRunner().invoke(app, ["claims-small", "--directory", str(MEMORY)], env={"COLUMNS": "200"})
+    assert refused.exit_code == 2
+    assert "/dev/shm is held in memory (tmpfs)" in refused.output
+
+
+def test_what_a_disk_is_called_is_what_the_kernel_says(tmp_path: Path) -> None:
+    assert disk.disk_of(MEMORY / "no-such-file") == disk.Disk("tmpfs", disk.disk_of(MEMORY).device, str(MEMORY))
+    assert not disk.disk_of(Path("/proc/self")).in_memory
+    assert tmp_path.is_relative_to(disk.disk_of(tmp_path).mount)
+
+
+async def test_a_stretch_counts_transactions_statements_and_flushes_of_the_log() -> None:
+    async with private_database() as database:
+
+        async def work(amount: int) -> costs.Stretch:
+            async with meter_of(database).stretch(1, "whole") as stretch:
+                for number in range(amount):
+                    async with database.transaction() as tx:
+                        await tx.execute("INSERT INTO placement.trait (name) VALUES ($1)", f"CUSTOM_{amount}_{number}")
+                        await tx.fetchval("SELECT count(*) FROM placement.trait")
+            return stretch
+
+        await work(1)  # its sessions were there before
+        few, many = await work(3), await work(13)
+    grown = [many.statements_by_name[name] - few.statements_by_name[name] for name in few.statements_by_name]
+    assert sorted(grown)[-4:] == [10] * len(("BEGIN", "INSERT", "SELECT", "COMMIT"))
+    assert many.statements - few.statements == pytest.approx(40, abs=2)  # a session may be new
+    assert many.transactions - few.transactions == pytest.approx(10, abs=2)
+    assert many.fsyncs - few.fsyncs == pytest.approx(10, abs=3)
+    assert many.wal_bytes > few.wal_bytes
 
 
 def test_a_promise_is_held_against_the_median() -> None:
@@ -44,15 +97,30 @@ def test_a_promise_is_held_against_the_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "here", "there", "speed"),
+    ("unit", "here", "there", "ratio"),
     [
-        pytest.param("servers/s", [300, 100, 200], [100, 100, 900], 2.0, id="more in a second is faster"),
+        pytest.param("servers/s", [300, 100, 200], [100, 100, 100], 2.0, id="more in a second is faster"),
         pytest.param("ms", [2.0], [1.0], 0.5, id="more milliseconds are slower"),
         pytest.param("times", [1.0], [2.0], 2.0, id="fewer times as long are faster"),
+        pytest.param("fsyncs for each server", [0.0], [0.0], 1.0, id="nothing is as much as nothing"),
+        pytest.param(
+            "ms", [10.0, 2.0, 1.0], [10.0, 2.0, 0.1], 1.0, id="turn by turn, whatever the machine did meanwhile"
+        ),
     ],
 )
-def test_versions_are_compared_by_their_medians(unit: str, here: list[float], there: list[float], speed: float) -> None:
-    assert Compared("row", unit, here, there).speed == speed
+def test_versions_are_compared_by_their_medians(unit: str, here: list[float], there: list[float], ratio: float) -> None:
+    compared = Compared("row", unit, there, here)
+    assert (compared.ratio, compared.holds) == (ratio, ratio >= 0.95)
+
+
+def test_versions_are_compared_by_what_each_thing_costs_as_well() -> None:
+    cost = {"thing": "server", "cpu_ms": 2.0, "transactions": 1.0, "statements": 3.0, "wal_bytes": 5.0, "fsyncs": 0.5}
+    row = {"unit": "servers/s", "figures": [300.0], "costs": [cost, cost | {"cpu_ms": 4.0}]}
+    assert figures_of(row) == {
+        "servers/s": 300.0, "cpu ms for each server": 3.0, "transactions for each server": 1.0,
+        "statements for each server": 3.0, "wal bytes for each server": 5.0, "fsyncs for each server": 0.5,
+    }  # fmt: skip
+    assert figures_of({"unit": "ms", "figures": [1.0], "costs": []}) == {"ms": 1.0}
 
 
 CLOUD, EFFORT = Cloud(40), Effort(rounds=2, seconds=0.05, claim_s=0.5, settle_s=0)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import disk
 from benchmarks.machine import Machine, this_machine
 from benchmarks.placement import alone as by_itself
 from benchmarks.placement import implied
@@ -33,8 +34,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exce
 
 
 @app.callback()
-def _program() -> None:
+def _program(
+    directory: Annotated[Path, typer.Option(help="Where all databases lie while they are measured.")] = disk.DIRECTORY,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Take a directory that is held in memory.")] = False,
+) -> None:
     """Placement under load, over HTTP: Roost beside upstream Placement in one run, and Roost by itself."""
+    try:
+        disk.choose(directory, may_be_memory=in_memory)
+    except (disk.InMemory, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint="--directory") from None
 
 
 @app.command("side-by-side")
@@ -56,20 +64,22 @@ def side_by_side(
     """
     rows = _chosen(row or [one.name for one in COMPARED if one.factors])
     effort = Effort(rounds=rounds, seconds=seconds, claim_s=claim_seconds)
-    machine, pairs = this_machine(), []
+    machine, pairs, disks = this_machine(), [], {}
     for size in hosts or HOSTS:
         cloud = Cloud(size)
         with ExitStack() as held:
             ours = held.enter_context(roost())
             theirs = held.enter_context(upstream(upstream_venv, postgres_like=ours))
             for side in (ours, theirs):
+                disks[side.name] = side.disk
                 fill(side, cloud.providers(), _say)
             settle(effort)
             pairs += compare(theirs, ours, cloud, rows, effort, _say)
     if as_json:
-        _write_json(machine, rows=[_pair_json(pair) for pair in pairs])
+        _write_json(machine, disks=disks, rows=[_pair_json(pair) for pair in pairs])
     else:
         _write_table(_pair_table(pairs), machine)
+        _say("; ".join(f"{name}'s data on {lies_on}" for name, lies_on in disks.items()))
     for pair in pairs:
         for problem in pair.problems:
             _say(f"{pair.row.name} at {pair.hosts:,} hosts: {problem}")
@@ -170,7 +180,7 @@ def _write_table(table: Table, machine: Machine) -> None:
     if console.width < WIDTH_MIN:
         console = Console(width=WIDTH_MIN)
     console.print(table)
-    console.print(str(machine), highlight=False)
+    console.print(f"{machine}\ndata on {disk.disk_of(disk.PLACE.directory)}", highlight=False)
 
 
 def _write_json(machine: Machine, **content: object) -> None:

@@ -4,17 +4,16 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import cluster
-
+from benchmarks.costs import postmaster_of, socket_dir_of
+from benchmarks.disk import disk_of, temporary_directory
 from benchmarks.placement.client import Client, Closed
-from roost.platform.postgres import PrivatePostgres
+from benchmarks.processes import Roost
 
 SCRIPT = Path(__file__).parent / "upstream_server.sh"
 PG_BIN = "PG_BIN"
@@ -32,6 +31,11 @@ class Server:
     roots: Mapping[str, int]
     dsn: str = ""
 
+    @property
+    def disk(self) -> str:
+        """What the database's data lies on: a postmaster works in its data directory."""
+        return str(disk_of(Path(f"/proc/{self.roots['db']}/cwd")))
+
 
 @contextmanager
 def roost(
@@ -39,17 +43,22 @@ def roost(
 ) -> Iterator[Server]:
     """`roost serve placement` with as little to ask of its callers as upstream's noauth2."""
     options: dict[str, int | str] = {"workers": workers, "auth": "noauth2", "policy": "default"}
-    if database_of is not None:
-        options["database"] = database_of.dsn
-    elif os.environ.get(PG_BIN):
-        options["pg-bin"] = os.environ[PG_BIN]
-    with cluster() as made:
-        environment = {"ROOST_PLACEMENT_IMPLIED_ADDRESSES": str(implied_addresses).lower()}
-        made.serve("placement", environment=environment, **options)
-        postmaster = database_of.roots["db"] if database_of else PrivatePostgres(made.data_dir).postmaster_pid()
-        assert postmaster is not None
-        roots = {"web": made.processes[0].pid, "db": postmaster}
-        yield Server("Roost", made.url, roots, dsn=database_of.dsn if database_of else made.dsn)
+    with temporary_directory() as directory:
+        if implied_addresses:
+            options["config"] = str(directory / "roost.toml")
+            (directory / "roost.toml").write_text("[placement]\nimplied_addresses = true\n")
+        if database_of is not None:
+            options["database"] = database_of.dsn
+        elif os.environ.get(PG_BIN):
+            options["pg-bin"] = os.environ[PG_BIN]
+        made = Roost(directory)
+        try:
+            made.serve("placement", **options)
+            dsn = database_of.dsn if database_of else f"postgresql://roost@/roost?host={socket_dir_of(made.data_dir)}"
+            db = database_of.roots["db"] if database_of else postmaster_of(socket_dir_of(made.data_dir))
+            yield Server("Roost", made.url, {"web": made.supervisor, "db": db}, dsn=dsn)
+        finally:
+            made.close()
 
 
 @contextmanager
@@ -59,13 +68,11 @@ def upstream(venv: Path, *, postgres_like: Server) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="upstream-placement-", ignore_cleanup_errors=True) as name:
-        workdir = Path(name)
-        workdir.chmod(0o711)  # PostgreSQL's user passes through
+    with temporary_directory() as workdir:
         log = workdir / "start.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [str(SCRIPT), "--port", str(port), "--workdir", name, "--venv", str(venv.absolute())],
+                [str(SCRIPT), "--port", str(port), "--workdir", str(workdir), "--venv", str(venv.absolute())],
                 stdout=output, stderr=output, start_new_session=True,
                 env={**os.environ, PG_BIN: str(programs), "PYTHONPATH": ""},
             )  # fmt: skip

@@ -2,34 +2,24 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks import costs
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def tree(root: int) -> set[int]:
-    """The process and all that descend from it."""
-    parents = {pid: int(fields[1]) for pid, fields in _stats()}
-    found, grown = {root} & parents.keys(), True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= more
-        grown = bool(more)
-    return found
-
-
 def cpu_s(root: int) -> float:
     """Seconds of CPU that the tree has used, ended children included."""
-    members = tree(root)
-    return sum(sum(map(int, fields[11:15])) for pid, fields in _stats() if pid in members) / TICKS_PER_S
+    return sum(map(costs.cpu_s, costs.family_of(root, "")))
 
 
 def resident_mib(root: int, *, peak: bool = False) -> list[float]:
     """Resident memory of each process below the root, the root itself not counted, largest first."""
     key, sizes = "VmHWM:" if peak else "VmRSS:", []
-    for pid in tree(root) - {root}:
+    for pid in costs.family_of(root, "").keys() - {root}:
         for line in _read(f"/proc/{pid}/status").splitlines():
             if line.startswith(key):
                 sizes.append(int(line.split()[1]) / 1024)
@@ -40,13 +30,6 @@ def machine_cpu_s() -> float:
     """Seconds that all cores together have been busy, stolen time included."""
     ticks = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_S
-
-
-def _stats() -> Iterator[tuple[int, list[str]]]:
-    """(pid, the fields of its stat after the name) of every process."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (text := _read(f"/proc/{entry}/stat")):
-            yield int(entry), text.rpartition(")")[2].split()
 
 
 def _read(path: str) -> str:
