@@ -33,7 +33,6 @@ from roost.seams.agent import (
     SERVICE_VERSION,
     AgentIdentity,
     AgentNetwork,
-    GuestAttempt,
     GuestKey,
     GuestOrder,
     GuestReport,
@@ -42,6 +41,7 @@ from roost.seams.agent import (
     GuestState,
     HostReport,
     HostsBody,
+    ListedGuest,
     OrderId,
     PollBody,
     Polled,
@@ -249,7 +249,7 @@ class Agent:
         """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
         listed = sorted(
             (
-                GuestAttempt(server_id=server_id, host=host, attempt=attempt)
+                ListedGuest(server_id=server_id, host=host, attempt=attempt)
                 for (server_id, host), attempt in self._driver.attempts_by_guest().items()
             ),
             key=lambda guest: guest.host.encode(),
@@ -450,12 +450,12 @@ async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
         waiter.cancel()
 
 
-def split_by_host(guests: Sequence[GuestAttempt], size: int) -> list[tuple[str, str | None, Sequence[GuestAttempt]]]:
+def split_by_host(guests: Sequence[ListedGuest], size: int) -> list[tuple[str, str | None, Sequence[ListedGuest]]]:
     """Return (after, until, guests) for each page: all guests on hosts above `after` and up to `until`, or all others.
 
     guests: in the order of their hosts' names as bytes. size: guests in a page, more only where one host has more.
     """
-    pages: list[tuple[str, str | None, Sequence[GuestAttempt]]] = []
+    pages: list[tuple[str, str | None, Sequence[ListedGuest]]] = []
     start, after = 0, ""
     while len(guests) - start > size:
         end = start + size

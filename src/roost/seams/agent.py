@@ -25,10 +25,16 @@ Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 FENCE_AFTER_MAX_S = 86400.0
-SERVICE_VERSION = 4
+SECRET_CHARS_MAX = 128
+MARK_CHARS_MAX = 128
+NICS_MAX = 64
+SERVICE_VERSION = 5
 """Of this release's agents."""
+SERVICE_VERSION_UNSAID = 4
+"""Of an agent that does not say it."""
 
 GuestPort = ServerPort
 """One NIC of a guest, as its agent is told of it."""
@@ -38,6 +44,8 @@ Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "abse
 of the guest on the server's source. absent: nothing is left of it."""
 NICS_UP = ("running", "paused")
 """What a guest has its NICs up in."""
+PowerState = Literal["running", "paused", "shutdown", "crashed", "suspended"]
+"""What a guest does, whatever was asked of it. crashed: it ended by an error. Source: Nova's power states."""
 GuestState = Literal["begun", "running", "stopped", "paused", "suspended", "incoming", "unchanged", "failed", "absent"]
 
 GuestKey = tuple[str, str]
@@ -48,15 +56,19 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     """An agent instance: its id stays with its guests over restarts; label: what people know it by.
 
     service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
-    given; 3 and later: they are bound for it. An agent that does not say so is of the release that had version 4.
-    fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead by then; None:
-    it promises nothing.
+    given; 3 and later: they are bound for it; 5 and later: it says what its guests are. fence_after_s: its guests have
+    their NICs down so long after its last lease ended, also if it is dead by then; None: it promises nothing. boot_id:
+    drawn at each of its starts. secret: its own, which proves that it is the one that had the id before; "": none.
+    mark: the last that it was told.
     """
 
     id: Uuid
     label: NameOrNone = ""
-    service_version: Count = SERVICE_VERSION
+    service_version: Count = SERVICE_VERSION_UNSAID
     fence_after_s: Annotated[float, Meta(gt=0, le=FENCE_AFTER_MAX_S)] | None = None
+    boot_id: Uuid | None = None
+    secret: Annotated[str, Meta(max_length=SECRET_CHARS_MAX)] = ""
+    mark: Annotated[str, Meta(max_length=MARK_CHARS_MAX)] = ""
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
@@ -68,7 +80,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
     cell: Name = "cell1"
-    service_version: Count = SERVICE_VERSION
+    service_version: Count = SERVICE_VERSION_UNSAID
 
 
 class GuestAttempt(Struct, frozen=True, kw_only=True):
@@ -82,6 +94,34 @@ class GuestAttempt(Struct, frozen=True, kw_only=True):
     def key(self) -> GuestKey:
         """Return where it is, or is to be."""
         return (self.server_id, self.host)
+
+
+class GuestNic(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A NIC as a guest has it. up: it sends and receives. port_id, network_id: as the order had them."""
+
+    mac_address: Annotated[str, Meta(pattern="^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
+    addresses: Annotated[tuple[Annotated[str, Meta(max_length=45)], ...], Meta(max_length=NICS_MAX)] = ()
+    up: bool = True
+    port_id: Uuid | None = None
+    network_id: Uuid | None = None
+
+
+class ListedGuest(GuestAttempt, frozen=True, kw_only=True, omit_defaults=True):
+    """A guest as its host has it. state: in an order's words; None: its agent is of a version that does not say.
+
+    sequence: of the driver's, higher with each change of any of the host's guests. name, project_id, sizes: as they
+    were ordered.
+    """
+
+    state: Desired | None = None
+    power_state: PowerState | None = None
+    sequence: Sequence = 0
+    nics: Annotated[tuple[GuestNic, ...], Meta(max_length=NICS_MAX)] = ()
+    name: NameOrNone = ""
+    project_id: NameOrNone = ""
+    vcpus: Count = 0
+    ram_mb: Count = 0
+    disk_gb: Count = 0
 
 
 class OrderId(GuestAttempt, frozen=True, kw_only=True):
@@ -115,12 +155,16 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     """What became of a guest. state: begun is before it runs; failed leaves nothing of it.
 
-    unchanged: it is as it was, since the host could not do what was desired. message: why not.
+    unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: nobody asked
+    for it; power_state, sequence: as in a list.
     """
 
     state: GuestState
     message: str = ""
     desired: Desired | None = None
+    by_itself: bool = False
+    power_state: PowerState | None = None
+    sequence: Sequence = 0
 
 
 class Refusal(Enum):
@@ -190,6 +234,7 @@ class Polled(Struct, frozen=True, kw_only=True):
 
     lease_s: for how long the agent may trust its leases from when it asked, plus held_s, for which the poll was held.
     as_of: the database's time, in seconds since 1970, at which the agent held them; its next list of guests names it.
+    mark: to be kept, and said in every later call; "": none. list_wanted: all guests are to be listed now.
     """
 
     orders: tuple[GuestOrder, ...]
@@ -197,6 +242,8 @@ class Polled(Struct, frozen=True, kw_only=True):
     lease_s: float
     held_s: float
     as_of: float
+    mark: str = ""
+    list_wanted: bool = False
 
 
 class ReportsBody(Struct, frozen=True, kw_only=True):
@@ -207,9 +254,10 @@ class ReportsBody(Struct, frozen=True, kw_only=True):
 
 
 class ReportsAnswered(Struct, frozen=True):
-    """The answer to reports: one for each, in order."""
+    """The answer to reports: one for each, in order. mark: as in the answer to a poll."""
 
     reports: tuple[ReportAnswer, ...]
+    mark: str = ""
 
 
 class GuestsBody(Struct, frozen=True, kw_only=True):
@@ -219,7 +267,7 @@ class GuestsBody(Struct, frozen=True, kw_only=True):
     """
 
     agent: AgentIdentity
-    guests: Annotated[tuple[GuestAttempt, ...], Meta(max_length=GUESTS_MAX)]
+    guests: Annotated[tuple[ListedGuest, ...], Meta(max_length=GUESTS_MAX)]
     as_of: Annotated[float, Meta(ge=0)]
     after: NameOrNone = ""
     until: Name | None = None
