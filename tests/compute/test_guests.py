@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 from tests.blocked import until_blocked
+from tests.compute.reporting import report
 
 from roost.compute.model.work import Failure, Guest, Stage, WorkState
 from roost.compute.rules.guests import ReportOutcome, decide_reports, lost_guest_sentence
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
-from roost.compute.service.guests import Polls, report
+from roost.compute.service.guests import Polls
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound

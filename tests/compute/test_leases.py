@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
+from tests.compute.reporting import report
 
 from roost.compute.errors import HostHeld
 from roost.compute.model.cloud import HostLease
@@ -16,7 +17,7 @@ from roost.compute.rules.guests import GuestList, decide_guest_list, decide_repo
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
-from roost.compute.service.guests import Polls, compare_guests, report
+from roost.compute.service.guests import Polls, compare_guests
 from roost.compute.service.hosts import register_hosts
 from roost.compute.service.leases import (
     LeaseRequest,

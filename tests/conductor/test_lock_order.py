@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.agent.cloud import AGENT
+from tests.compute.reporting import report
 from tests.conductor.world import BY, World
 
 from roost.compute.model.server import ServerUpdate
@@ -38,7 +39,7 @@ async def _report(world: World, server_id: str) -> None:
     server = await get_server(world.compute, server_id)
     for state in ("running", "stopped"):
         said = GuestReport(server_id=server_id, host=server.host or "", attempt=1, state=state)
-        await guests.report(world.compute, [said], agent=AGENT)
+        await report(world.compute, [said], agent=AGENT)
 
 
 async def _list(world: World, server_id: str, *, present: bool) -> None:

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT
+from tests.compute.reporting import report
 from tests.conductor.agent_network import LocalAgentNetwork
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
@@ -250,7 +251,7 @@ class World:
                 state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)
             reports.append(self._report(order.server_id, order.host, order.attempt, state, desired=order.desired))
-        await guests.report(self.compute, reports, agent=AGENT)
+        await report(self.compute, reports, agent=AGENT)
         return len(orders)
 
     async def _take_ports(self, order: GuestOrder) -> bool:
@@ -282,7 +283,7 @@ class World:
 
     async def report(self, server_id: str, host: str, attempt: int, state: str) -> bool:
         """What one host says; whether it was accepted."""
-        (answer,) = await guests.report(self.compute, [self._report(server_id, host, attempt, state)], agent=AGENT)
+        (answer,) = await report(self.compute, [self._report(server_id, host, attempt, state)], agent=AGENT)
         return answer.accepted
 
     def _report(

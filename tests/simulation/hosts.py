@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 from tests.agent.cloud import AGENT
+from tests.compute.reporting import report
 from tests.simulation.agents import ports_of
 
 from roost.agent.drivers import LaunchFailed
@@ -94,11 +95,12 @@ class Hosts:
 
     async def send(self, reports: list[GuestReport]) -> None:
         """Report; guests that are superseded are destroyed."""
-        for report, answer in zip(reports, await guests.report(self.compute, reports, agent=AGENT), strict=True):
+        answers = await report(self.compute, reports, agent=AGENT)
+        for said, answer in zip(reports, answers, strict=True):
             if answer.refusal is Refusal.SUPERSEDED:
-                guest = self.guests.get(report.key)
-                if guest is not None and guest.attempt == report.attempt:
-                    del self.guests[report.key]
+                guest = self.guests.get(said.key)
+                if guest is not None and guest.attempt == said.attempt:
+                    del self.guests[said.key]
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         key, state = order.key, str(order.desired)
@@ -140,7 +142,7 @@ class Hosts:
 
     async def _begin(self, order: GuestOrder) -> bool:
         try:
-            (answer,) = await guests.report(self.compute, [self._report(order, "begun")], agent=AGENT)
+            (answer,) = await report(self.compute, [self._report(order, "begun")], agent=AGENT)
         except RoostError:
             return False
         return answer.accepted

@@ -159,11 +159,16 @@ class Agent:
         self._lease = Lease()
         self._list_due_s = float("-inf")
         self._returns_seen = 0
+        self._reports_answered = 0
         self._was_refused = False
         label = f"process {os.getpid()} on {socket.gethostname()}"
         self._fence = Fence(driver, self._lease, fence_after_s)
         self._agent = AgentIdentity(
-            id=driver.instance_id, label=label, service_version=service_version, fence_after_s=fence_after_s
+            id=driver.instance_id,
+            label=label,
+            service_version=service_version,
+            fence_after_s=fence_after_s,
+            mark=driver.read_mark(),
         )
 
     async def run(self) -> None:
@@ -182,7 +187,7 @@ class Agent:
 
     async def _turn(self, group: asyncio.TaskGroup) -> None:
         """Poll once, work on what is ordered, and list the guests if that is due."""
-        asked_s = now_s()
+        asked_s, answers = now_s(), self._reports_answered
         try:
             polled = await self._poll()
         except Refused as refusal:
@@ -197,7 +202,10 @@ class Agent:
                 await self._register()  # its database may be a new one
             return
         self._was_refused = False
-        if self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns:
+        if answers == self._reports_answered:  # otherwise a later mark may have come
+            self._keep_mark(polled.mark)
+        came_back = self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns
+        if came_back or polled.list_wanted:
             self._returns_seen = self._connection.returns
             self._list_due_s = asked_s
         if self._fence.is_down:
@@ -213,6 +221,12 @@ class Agent:
             self._list_due_s = asked_s + GUEST_LIST_S
             await self._list_guests(polled.as_of)
             self._fence.put_off()
+
+    def _keep_mark(self, mark: str) -> None:
+        """Keep the mark that the API told last: a later one than its records have proves that they went back."""
+        if mark and mark != self._agent.mark:
+            self._driver.keep_mark(mark)
+            self._agent = replace(self._agent, mark=mark)
 
     async def finish(self, timeout_s: float) -> None:
         """Take no more orders; until all reports made so far are answered, or the time is over."""
@@ -422,6 +436,8 @@ class Agent:
                 crash_point("agent.before-report")
             body = ReportsBody(agent=self._agent, reports=tuple(report for report, _ in batch))
             answer = await self._call_until_taken("POST", "/reports", body, ReportsAnswered)
+            self._keep_mark(answer.mark)
+            self._reports_answered += 1
             if outcomes:
                 crash_point("agent.after-report")
             for (_, answered), taken in zip(batch, answer.reports, strict=True):

@@ -29,6 +29,7 @@ from roost.cli.managing.manage_options import (
     run_manage,
     run_with_status,
 )
+from roost.cli.managing.recovery_commands import recovery_app
 from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
@@ -37,6 +38,7 @@ UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 app = new_program("roost-manage", "What operators do to a Roost's database.")
 app.add_typer(agent_token_app, name="agent-token")
+app.add_typer(recovery_app, name="recovery")
 placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)

@@ -168,7 +168,7 @@ def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str 
     return staged(
         work,
         Stage.LAUNCH,
-        attempt=work.attempt + 1,
+        attempt=work.attempt_next,
         guest_host=placed.host,
         desired="running" if work.move is None else work.move.plan.power_wanted,
         delay_s=delay_s,

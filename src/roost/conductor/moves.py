@@ -117,7 +117,7 @@ async def _begin_copies(lease: Lease, builds: Sequence[Build]) -> list[StageChan
             staged(
                 work,
                 Stage.COPY,
-                attempt=work.attempt + 1,
+                attempt=work.attempt_next,
                 guest_host=host,
                 desired="incoming",
                 move=replace(_move(build), status="running"),
@@ -263,7 +263,7 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
     delay_s = lease.conductor.settings.recheck_s
     if made_anew:  # with the new size, on the same host
         return staged(
-            work, Stage.RESTORE, attempt=guest.attempt + 1, guest_host=move.source_host, desired=move.plan.power,
+            work, Stage.RESTORE, attempt=work.attempt_next, guest_host=move.source_host, desired=move.plan.power,
             placed=None, server=on_server, delay_s=delay_s,
         )  # fmt: skip
     guests_wanted = {move.source_host: move.plan.power}

@@ -3,6 +3,8 @@
 Source: oslo.middleware, healthcheck, for the last one, as its defaults answer it.
 """
 
+from collections.abc import Awaitable, Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,14 +19,16 @@ API = Api()
 """Roost's own paths."""
 
 
-def health_routes(health: Health, drain: Drain) -> list[Route]:
-    """Return the routes of a listener."""
+def health_routes(health: Health, drain: Drain, tell: Callable[[], Awaitable[str | None]] | None = None) -> list[Route]:
+    """Return the routes of a listener. tell: returns what operators should know of one that is ready all the same."""
 
     async def answer_healthz(_request: Request) -> Response:
         return _status(await health.find_fault(), "unavailable")
 
     async def answer_readyz(_request: Request) -> Response:
-        return _status(DRAINING, "draining") if drain.begun else _status(await health.find_fault(), "unavailable")
+        reason, status = (DRAINING, "draining") if drain.begun else (await health.find_fault(), "unavailable")
+        note = await tell() if reason is None and tell is not None else None
+        return _status(reason, status) if note is None else json_response({"status": "ok", "note": note})
 
     async def answer_healthcheck(request: Request) -> Response:
         reason = DRAINING if drain.begun else await health.find_fault()

@@ -20,6 +20,12 @@ class Driver(Protocol):
     def instance_id(self) -> str:
         """Return the UUID of this agent, which is kept with its guests and lost only when they are."""
 
+    def read_mark(self) -> str:
+        """Return the mark that was kept last; "" for none. It is lost with the guests."""
+
+    def keep_mark(self, mark: str) -> None:
+        """Keep the mark beside the guests, whole or not at all. Called on the event loop: it must not block."""
+
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
         """Return the guests that are there, whole, with the attempt that made each.
 

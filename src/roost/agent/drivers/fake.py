@@ -111,6 +111,15 @@ class FakeDriver:
         """Return the id that was made with the state directory, and is as old as it is."""
         return self._instance_id
 
+    def read_mark(self) -> str:
+        """Return what the file has."""
+        path = self._directory / "mark"
+        return path.read_text() if path.exists() else ""
+
+    def keep_mark(self, mark: str) -> None:
+        """Write the file anew."""
+        _write_whole(self._directory / "mark", mark.encode())
+
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
         """Return the guests in the journal."""
         return self._attempts

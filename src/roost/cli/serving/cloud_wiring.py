@@ -30,6 +30,8 @@ from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.moves import confirm_due
 from roost.compute.service.network_info import NetworkInfoHealer
+from roost.compute.service.recovery import look as look_at_recovery
+from roost.compute.service.recovery import tell_recovery, unless_recovering
 from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
@@ -135,6 +137,10 @@ class CloudParts:
         """Return what openstack-exporter says of addresses, and what hosts promise."""
         return [*await read_address_metrics(self.networks), *await read_host_metrics(self.compute)]
 
+    async def tell_recovery(self) -> str | None:
+        """Return what records that went back in time wait for, if they did."""
+        return await tell_recovery(self.compute)
+
     def agent_routes(self) -> list[Route]:
         """Return the routes of the listener of the agents."""
         return agent_api.routes(self.compute)
@@ -152,10 +158,15 @@ class CloudParts:
         """Return what a process of this role does besides answering requests; none of these ever returns."""
         compute, networks, conductor = self.compute, self.networks, self.conductor
         if role == "agent-api":
-            return [repeat(SilenceWatch(compute).look, "looking for silent hosts", interval_s=compute.settings.look_s)]
+            look_s = compute.settings.look_s
+            return [
+                repeat(SilenceWatch(compute).look, "looking for silent hosts", interval_s=look_s),
+                repeat(partial(look_at_recovery, compute), "looking whether hosts listed guests", interval_s=look_s),
+            ]
         work: list[Coroutine[Any, Any, None]] = []
         if role == "conductor":
-            audit = partial(compute_audit.AUDIT.reconcile, compute)
+            audit = unless_recovering(compute, partial(compute_audit.AUDIT.reconcile, compute))
+            claims = unless_recovering(compute, partial(reconcile_claims, conductor))
             reconcile_s, audit_s = conductor.settings.reconcile_s, conductor.settings.audit_s
             healer = NetworkInfoHealer(compute, repairs_max=conductor.settings.repairs_max)
             beat_s, check_s = compute.settings.heard_again_s, self.network_settings.credentials_check_s
@@ -164,19 +175,20 @@ class CloudParts:
                 repeat(Presence(conductor, self.watch).beat, "saying that a conductor is there", interval_s=beat_s),
                 repeat(self.watch.look, "trying network credentials", interval_s=check_s),
                 repeat(healer.heal_round, "rebuilding network info", interval_s=audit_s),
-                repeat(partial(reconcile_claims, conductor), "returning leaked claims", interval_s=reconcile_s),
+                repeat(claims, "returning leaked claims", interval_s=reconcile_s),
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:
-                confirm = partial(confirm_due, compute)
+                confirm = unless_recovering(compute, partial(confirm_due, compute))
                 work.append(repeat(confirm, "confirming moves", interval_s=max(1.0, window_s / 10)))
             work += deliveries(self.notifications, compute.outbox, compute.database, compute.env)
         if role in ("conductor", "reconciler"):
-            audit_networks = partial(network_audit.AUDIT.reconcile, networks)
+            audit_networks = unless_recovering(compute, partial(network_audit.AUDIT.reconcile, networks))
+            releases = unless_recovering(compute, partial(reconcile_network, networks))
             reconcile_s, audit_s = networks.settings.reconcile_s, networks.settings.audit_s
             work += [
-                repeat(partial(reconcile_network, networks), "reconciling networks and ports", interval_s=reconcile_s),
+                repeat(releases, "reconciling networks and ports", interval_s=reconcile_s),
                 repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
                 *deliveries(self.notifications, networks.outbox, networks.database, networks.env),
             ]

@@ -1,10 +1,11 @@
-"""How many hosts there are, and how many of them promise to fence their guests when they are silent."""
+"""How many hosts there are, what they promise, and whether records that went back in time wait for them."""
 
 from prometheus_client.metrics_core import Metric
 
 from roost.cli.serving.openstack_metrics import new_gauge
 from roost.compute.service import Compute
 from roost.compute.service.hosts import count_promising
+from roost.compute.service.recovery import find_recovery
 
 
 async def read_host_metrics(compute: Compute) -> list[Metric]:
@@ -13,4 +14,10 @@ async def read_host_metrics(compute: Compute) -> list[Metric]:
     promising, hosts = await count_promising(compute)
     gauge.add_metric(["fence"], promising)
     gauge.add_metric(["none"], hosts - promising)
-    return [gauge]
+    recovery = await find_recovery(compute)
+    waiting = new_gauge("roost_recovery_hosts", ("state",))
+    waiting.add_metric(["missing"], 0 if recovery is None else recovery.missing)
+    waiting.add_metric(["silent"], 0 if recovery is None else recovery.hosts_silent)
+    under_way = new_gauge("roost_recovery", ())
+    under_way.add_metric([], recovery is not None)
+    return [gauge, under_way, waiting]

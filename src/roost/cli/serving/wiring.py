@@ -144,7 +144,8 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
-    routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain), metrics_route(parts.telemetry)]
+    tell = parts.cloud.tell_recovery if parts.cloud else None
+    routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain, tell), metrics_route(parts.telemetry)]
     addresses = parts.cloud.address_metrics if parts.cloud else None
     if parts.neutron:
         addresses = partial(read_neutron_metrics, parts.ledger)
@@ -160,7 +161,7 @@ def agent_app(parts: Parts) -> Starlette:
     """Return the listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    health = health_routes(parts.health, parts.drain)
+    health = health_routes(parts.health, parts.drain, parts.cloud.tell_recovery)
     return _application(parts, [*health, metrics_route(parts.telemetry), agents, API.not_found()])
 
 

@@ -21,7 +21,6 @@ from roost.seams.agent import (
     HostsBody,
     PollBody,
     ReleaseBody,
-    ReportsAnswered,
     ReportsBody,
 )
 
@@ -53,7 +52,7 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
         reports = [
             replace(report, message=report.message.replace("\0", "")[:MESSAGE_CHARS_MAX]) for report in body.reports
         ]
-        return json_response(ReportsAnswered(tuple(await guests.report(compute, reports, agent=body.agent))))
+        return json_response(await guests.take_reports(compute, reports, agent=body.agent))
 
     async def compare(request: Request) -> Response:
         body = await read_json(request, GuestsBody, values_max=SET_VALUES_MAX)

@@ -186,7 +186,8 @@ HOST_LOST = "host-lost"
 class Work(Struct, frozen=True, kw_only=True):
     """A leased work row with what its stages need to know of its server.
 
-    attempt: the fence. failures: launches that failed or did not begin in time, and refused binds.
+    attempt: the fence. epoch: attempts that are drawn are above it. failures: launches that failed or did not begin in
+    time, and refused binds.
     active: whether the server ever ran. host: where it is now. move: what it is on its way to. order: None for one that
     is still to be chosen, or that is older than the choice.
     """
@@ -207,6 +208,12 @@ class Work(Struct, frozen=True, kw_only=True):
     host: str | None = None
     move: Move | None = None
     order: BuildOrder | None = None
+    epoch: int = 0
+
+    @property
+    def attempt_next(self) -> int:
+        """Return the attempt of the next guest: no host can have had one of it."""
+        return max(self.attempt, self.epoch) + 1
 
     @property
     def stages(self) -> BuildOrder:

@@ -40,6 +40,9 @@ GUEST_MISSING = Kind("guest-missing", "the host of a server has no guest of it",
 GUEST_UNKNOWN = Kind("guest-unknown",
     "a host has a guest that this database does not know, as after the restore of an older one",
     "by you: on the host, or with roost-manage destroy-guest", RepairedBy.PERSON)
+WENT_BACK = Kind("records-went-back",
+    "the records went back in time, and do not know yet what all hosts have",
+    "by the hosts' lists, or by you: roost-manage recovery end", RepairedBy.PERSON)
 SERVER_CLAIM_STRAY = Kind("server-claim-stray", "a claim is of a server that may hold none", "given back")
 SERVER_CLAIM_WRONG = Kind("server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",
     "claimed anew, if there is room")

@@ -15,6 +15,7 @@ from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, Repo
 
 PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
 """States of a guest that is there."""
+RECOVERING = "the records went back in time, and wait until the hosts have listed their guests"
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,15 @@ def decide_reports(
     hosts_held: Collection[str],
     guests: Iterable[Guest],
     works: Iterable[WorkState],
+    recovering: bool = False,
 ) -> ReportOutcome:
     """Take or refuse each report of one agent, in order: a later one sees what an earlier one changed.
 
     hosts_held: the hosts on which the agent has the lease. guests, works: the locked rows of the servers that are
-    reported on; a missing one does not exist.
+    reported on; a missing one does not exist. recovering: the records went back in time; then no report counts.
     """
+    if recovering:
+        return ReportOutcome(answers=[_not_now(report) for report in reports])
     outcome = ReportOutcome()
     guests_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     works_by_server = {work.server_id: work for work in works}
@@ -104,10 +108,18 @@ def decide_reports(
     return outcome
 
 
+def _not_now(report: GuestReport) -> ReportAnswer:
+    """Return the answer by which an agent makes its report again, and begins nothing."""
+    return ReportAnswer(
+        server_id=report.server_id, host=report.host, accepted=False, reason=RECOVERING, refusal=Refusal.NO_LEASE
+    )
+
+
 class GuestList(Struct, frozen=True, kw_only=True):
     """What an agent's list of its guests changes.
 
-    adopted: guests that another agent had, or nobody, and this one lists. lost, found_again: as in ReportOutcome.
+    adopted: guests that another agent had, or nobody, and this one lists, as they are asked for or as they were before
+    they were asked for anew. lost, found_again: as in ReportOutcome.
     disowned: guests that a former agent had and the host has not: they are nobody's. gone: those that were to go.
     superseded: listed guests that must be destroyed: fenced, or made anew, here or elsewhere. unknown: listed guests
     that nobody here asked for, for a person to decide on.
@@ -140,13 +152,15 @@ def decide_guest_list(
     guests: Iterable[Guest],
     attempts_by_server: Mapping[str, int],
     agents_alive: Collection[str] = frozenset(),
+    recovering: bool = False,
 ) -> GuestList:
     """Compare all guests that an agent has on some hosts with what those hosts are asked for.
 
     listed: made after as_of_s of the database's clock: a guest that was reported running before and is missing is gone.
-    guests: the rows of these hosts. attempts_by_server: the highest attempt that is known of each listed server, which
-    alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the hosts.
-    agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
+    guests: the rows of these hosts. attempts_by_server: the highest attempt that a host has begun of each listed
+    server, which alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the
+    hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
+    recovering: the records went back in time; then no guest is to be destroyed (R43).
     """
     adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
     disowned, gone = set[GuestKey](), set[GuestKey]()
@@ -170,11 +184,14 @@ def decide_guest_list(
     for key, present in listed_by_key.items():
         known = rows_by_key.get(key)
         if known is not None and known.attempt == present.attempt:
-            if known.fenced:
+            if known.fenced and not recovering:
                 superseded.append(present)
             continue
-        if present.attempt < attempts_by_server.get(present.server_id, 0):
+        if present.attempt < attempts_by_server.get(present.server_id, 0) and not recovering:
             superseded.append(present)
+        elif known is not None and present.attempt < known.attempt:
+            if known.agent_id != agent_id:
+                adopted.add(key)  # the order that follows replaces it
         else:
             unknown.append(present)  # R26
     return GuestList(
@@ -202,7 +219,8 @@ def _refuse(report: GuestReport, guest: Guest | None, *, agent_id: str, holds_ho
             return None, ""
         return Refusal.UNKNOWN, f"host {report.host} is asked for no such guest"
     if report.attempt < guest.attempt:
-        return Refusal.SUPERSEDED, f"attempt {report.attempt} is over, {guest.attempt} is in force"
+        refusal = Refusal.UNKNOWN if guest.agent_id is None else Refusal.SUPERSEDED
+        return refusal, f"attempt {report.attempt} is over, {guest.attempt} is in force"
     if report.attempt > guest.attempt and report.state != "absent":
         return Refusal.UNKNOWN, f"attempt {report.attempt} is not known, {guest.attempt} is in force"
     if report.state == "begun" and guest.desired == "absent":

@@ -12,8 +12,10 @@ from roost.compute.model.server import QuietServer
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.rules.aggregates import ratios_by_host
+from roost.compute.rules.recoveries import recovery_sentence
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import provider_state, publish_hosts
+from roost.compute.service.recovery import find_recovery
 from roost.compute.service.work import get_server_states
 from roost.compute.store import aggregates as aggregate_rows
 from roost.compute.store import audit as store
@@ -222,4 +224,16 @@ SERVERS = Check(
     twice=True,
 )
 
-AUDIT: Audit[Compute] = Audit((HOSTS, GUESTS, CLAIMS, SERVERS))
+
+async def _find_recovery(compute: Compute, _all: Sequence[str]) -> list[Finding[str, None]]:
+    """Return that the records went back in time, and what they wait for."""
+    recovery = await find_recovery(compute)
+    if recovery is None:
+        return []
+    drift = rules.WENT_BACK.drift(str(recovery.id), recovery_sentence(recovery))
+    return [Finding(drift, drift.key, None)]
+
+
+RECOVERY = Check(pages=all_at_once, look=_find_recovery, repairs={rules.WENT_BACK: None})
+
+AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, GUESTS, CLAIMS, SERVERS))

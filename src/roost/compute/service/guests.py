@@ -8,13 +8,15 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from roost.compute.errors import GuestNotFound, GuestWanted
+from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Failure, Guest
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.guests import GuestList
+from roost.compute.rules.guests import GuestList, ReportOutcome
 from roost.compute.rules.nics import without_doubtful_ports
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
@@ -23,7 +25,9 @@ from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
+from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, told_later
 from roost.compute.store import guests as store
+from roost.compute.store import recovery as recovery_rows
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -36,7 +40,7 @@ from roost.seams.agent import (
     GuestsBody,
     OrderId,
     Polled,
-    ReportAnswer,
+    ReportsAnswered,
 )
 
 ORDERS_MAX = 1000
@@ -58,7 +62,7 @@ class Polls:
     def __init__(self, compute: Compute) -> None:
         self._compute = compute
         self._looking = asyncio.Lock()
-        self._next_look: asyncio.Task[set[str]] | None = None
+        self._next_look: asyncio.Task[PendingHosts] | None = None
         self._renewing = Batches(partial(renew_leases, compute), most=POLLS_TOGETHER_MAX)
         self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
         self._waits: PollWaits | None = None
@@ -95,7 +99,9 @@ class Polls:
                 names, renewed_at = names_now, loop.time()
                 renewed = await self._renew(names, agent)
             orders: list[GuestOrder] = []
-            if not (await self._look()).isdisjoint(renewed.hosts_held):
+            pending = await self._look()
+            list_wanted = not pending.to_list.isdisjoint(renewed.hosts_held)
+            if not pending.with_orders.isdisjoint(renewed.hosts_held):
                 async with compute.database.connection() as connection:
                     orders = [
                         without_doubtful_ports(order, nics)
@@ -104,16 +110,18 @@ class Polls:
                         )
                     ]
             left_s = deadline - loop.time()
-            if orders or left_s <= 0:
+            if orders or list_wanted or left_s <= 0:
                 return Polled(
                     orders=tuple(orders),
                     elsewhere=renewed.elsewhere,
                     lease_s=compute.settings.lease_s,
                     held_s=renewed_at - asked_at,
                     as_of=renewed.as_of,
+                    mark=renewed.mark,
+                    list_wanted=list_wanted,
                 )
             if compute.wakeups and hosts is not None:
-                self._waits = self._waits or PollWaits(compute.wakeups, self._look)
+                self._waits = self._waits or PollWaits(compute.wakeups, self._look_at_names)
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
                 await self._waits.wait(renewed.hosts_held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
@@ -137,21 +145,27 @@ class Polls:
             log.warning("publishing hosts that are back failed; the next round retries", reason=str(error))
         return [None] * len(polls)
 
-    async def _look(self) -> set[str]:
+    async def _look_at_names(self) -> Collection[str]:
+        return (await self._look()).names
+
+    async def _look(self) -> PendingHosts:
         """Return the hosts that have orders, as of a moment after this call; calls that come together share it."""
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look_once())
         return await asyncio.shield(self._next_look)
 
-    async def _look_once(self) -> set[str]:
+    async def _look_once(self) -> PendingHosts:
         async with self._looking:
             self._next_look = None  # what is committed from here on, this look may not see
             async with self._compute.database.connection() as connection:
                 return await store.list_pending_hosts(connection)
 
 
-async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> list[ReportAnswer]:
-    """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
+async def take_reports(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> ReportsAnswered:
+    """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more.
+
+    While the records recover each is refused, and may be made again.
+    """
     async with compute.database.transaction() as tx:
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
@@ -159,28 +173,44 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         guests = await store.lock_guests(tx, {report.key for report in reports})  # R20
         # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
-        outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
-        await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
-        await store.delete_guests(tx, outcome.gone)
-        states = await watch_states(compute, tx, _servers_of(outcome))
-        await store.activate_servers(tx, outcome.active)
-        keys_seen = {(server_id, host) for server_id, (host, _) in outcome.changed.items()}
-        await _restore_servers(compute, tx, keys_seen)
-        changed = await store.change_servers(tx, outcome.changed)
-        await action_log.finish(compute, tx, dict.fromkeys(changed))
-        await store.keep_servers(tx, outcome.unchanged)
-        await action_log.finish(compute, tx, {key: failure.message for key, failure in outcome.unchanged.items()})
-        await store.restore_works(tx, outcome.kept)
-        await store.retry_works(tx, outcome.retreats)
-        await store.resume_works(tx, outcome.resumed)
-        await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
-        await store.find_guests_again(tx, outcome.found_again)
-        await _restore_servers(compute, tx, outcome.found_again)
-        await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats, states=states)
+        mark = await recovery_rows.move_mark(tx, agent.id)
+        before = replace(mark, value=mark.value - 1)
+        told = told_later(agent, before)
+        outcome = rules.decide_reports(
+            reports,
+            agent_id=agent.id,
+            hosts_held=hosts_held,
+            guests=guests,
+            works=works,
+            recovering=mark.recovering or told is not None,
+        )
+        await _write_outcome(compute, tx, outcome, agent)
+    if told is not None:
+        await begin_recovery(compute, agent, told=told, known=before.value)
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
-    return outcome.answers
+    return ReportsAnswered(tuple(outcome.answers), mark_of(mark) if told is None else agent.mark)
+
+
+async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> None:
+    await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
+    await store.delete_guests(tx, outcome.gone)
+    states = await watch_states(compute, tx, _servers_of(outcome))
+    await store.activate_servers(tx, outcome.active)
+    keys_seen = {(server_id, host) for server_id, (host, _) in outcome.changed.items()}
+    await _restore_servers(compute, tx, keys_seen)
+    changed = await store.change_servers(tx, outcome.changed)
+    await action_log.finish(compute, tx, dict.fromkeys(changed))
+    await store.keep_servers(tx, outcome.unchanged)
+    await action_log.finish(compute, tx, {key: failure.message for key, failure in outcome.unchanged.items()})
+    await store.restore_works(tx, outcome.kept)
+    await store.retry_works(tx, outcome.retreats)
+    await store.resume_works(tx, outcome.resumed)
+    await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
+    await store.find_guests_again(tx, outcome.found_again)
+    await _restore_servers(compute, tx, outcome.found_again)
+    await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats, states=states)
 
 
 async def compare_guests(
@@ -193,11 +223,13 @@ async def compare_guests(
     audit.
     """
     agent = listed.agent
+    mark = (await look_at_marks(compute, [agent]))[agent.id]
     async with compute.database.connection() as connection:
         leased = await store.list_hosts_of(connection, agent_id=agent.id, after=listed.after, until=listed.until)
         hosts = {name for name in leased if covered.covers(name)}
         present = [guest for guest in listed.guests if guest.host in hosts]
-        attempts = await store.list_attempts(connection, {guest.server_id for guest in present}) if present else {}
+        server_ids = {guest.server_id for guest in present}
+        attempts = await store.list_begun_attempts(connection, server_ids) if present else {}
         guests = await store.list_guests_on(connection, hosts)
         former = {guest.agent_id for guest in guests if guest.agent_id not in (None, agent.id)}
         agents_alive = await store.list_agents_alive(connection, former) if former else set[str]()
@@ -210,6 +242,7 @@ async def compare_guests(
             guests=guests,
             attempts_by_server=attempts,
             agents_alive=agents_alive,
+            recovering=mark.recovering,
         )
 
     outcome = compare(guests)
@@ -234,6 +267,8 @@ async def compare_guests(
             await _restore_servers(compute, tx, changes.found_again)
             await announce(compute, tx, states)
         await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
+        if mark.recovering:
+            await recovery_rows.note_listed(tx, hosts)
     if outcome.changes_guests:
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
@@ -265,7 +300,7 @@ async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> 
     compute.wake(GUEST_CHANNEL)
 
 
-def _servers_of(outcome: rules.ReportOutcome) -> set[str]:
+def _servers_of(outcome: ReportOutcome) -> set[str]:
     """Return the servers whose state may change."""
     lost_or_found = {server_id for server_id, _ in {*outcome.lost, *outcome.found_again}}
     return {*outcome.active, *outcome.changed, *outcome.unchanged, *lost_or_found}

@@ -9,6 +9,7 @@ from roost.compute.model.cloud import HostLease
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.context import Compute
+from roost.compute.service.recovery import look_at_marks, mark_of
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store
 from roost.platform.errors import NotFound, RoostError
@@ -20,13 +21,14 @@ HOSTS_BATCH_MAX = 1000
 class Renewed(Struct, frozen=True, kw_only=True):
     """What an agent holds. hosts_behind: hosts that are back, which is still to be published.
 
-    as_of: the database's time, in seconds since 1970, when that was looked at.
+    as_of: the database's time, in seconds since 1970, when that was looked at. mark: of the agent.
     """
 
     hosts_held: tuple[str, ...] = ()
     elsewhere: tuple[HeldElsewhere, ...] = ()
     hosts_behind: tuple[str, ...] = ()
     as_of: float = 0.0
+    mark: str = ""
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -56,7 +58,10 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s
-        answers += [_answer(compute, request, leases_by_host, hosts_behind, as_of) for request in together]
+        marks = await look_at_marks(compute, [request.agent for request in together])
+        for request in together:
+            mark = mark_of(marks[request.agent.id])
+            answers.append(_answer(compute, request, leases_by_host, hosts_behind, as_of, mark))
     return answers
 
 
@@ -86,6 +91,7 @@ def _answer(
     leases_by_host: Mapping[str, HostLease],
     hosts_behind: Collection[str],
     as_of: float,
+    mark: str,
 ) -> Renewed | RoostError:
     if missing := [host for host in request.hosts if host not in leases_by_host]:
         return NotFound(f"there is no host {', '.join(missing)}")
@@ -97,4 +103,4 @@ def _answer(
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
         return HostHeld(elsewhere[0].sentence() + more, elsewhere[0].ends_in_s)
     back = tuple(host for host in hosts_held if host in hosts_behind)
-    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of)
+    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of, mark=mark)

@@ -4,7 +4,7 @@ Each poll looked for itself before, every two seconds and at every wake-up: 0.2 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
 from roost.compute.model.work import GUEST_CHANNEL
@@ -17,7 +17,7 @@ RECHECK_S = 2.0
 class PollWaits:
     """Polls that wait, by host. look: the hosts that have orders, as of a moment after the call."""
 
-    def __init__(self, wakeups: Wakeups, look: Callable[[], Awaitable[set[str]]]) -> None:
+    def __init__(self, wakeups: Wakeups, look: Callable[[], Awaitable[Collection[str]]]) -> None:
         self._wakeups = wakeups
         self._look = look
         self._polls_by_host: dict[str, set[asyncio.Future[None]]] = {}
@@ -51,7 +51,7 @@ class PollWaits:
         while self._polls_by_host:
             heard = self._wakeups.count(GUEST_CHANNEL)
             try:
-                hosts = await self._look()
+                hosts = set(await self._look())
             except Exception:
                 hosts = set(self._polls_by_host)  # each looks for itself, and answers what comes of it
             for host in hosts & self._polls_by_host.keys():

@@ -5,6 +5,7 @@ from typing import Any
 
 from roost.compute.model.server import ActionEnded, ActionFilter, Requester, ServerAction
 from roost.compute.model.work import ServerContext, Stage
+from roost.compute.store.recovery import LAST_EPOCH
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 
@@ -47,11 +48,12 @@ WHERE server_id = $1 AND host = $2"""
 
 # A guest that is gone is whoever's who serves the host now; another agent's is not to be had twice. Once its
 # host is up again, there is none of a server whose evacuation failed: what the host had was fenced.
-DESIRE_ANEW = """-- compute.desire_anew
-INSERT INTO compute.guest AS g (server_id, host, desired, attempt) VALUES ($1, $2, $3, 1)
+DESIRE_ANEW = f"""-- compute.desire_anew
+INSERT INTO compute.guest AS g (server_id, host, desired, attempt) VALUES ($1, $2, $3, 1 + {LAST_EPOCH})
 ON CONFLICT (server_id, host) DO UPDATE
-SET desired = excluded.desired, attempt = g.attempt + 1, reported = NULL, begun_at = NULL, running_at = NULL,
-    lost_at = NULL, created_at = now(), agent_id = CASE WHEN g.lost_at IS NULL THEN g.agent_id END"""
+SET desired = excluded.desired, attempt = greatest(g.attempt + 1, excluded.attempt), reported = NULL, begun_at = NULL,
+    running_at = NULL, lost_at = NULL, created_at = now(),
+    agent_id = CASE WHEN g.lost_at IS NULL THEN g.agent_id END"""  # noqa: S608 - a constant
 
 
 async def desire(tx: Connection, server_id: str, host: str, state: str, *, anew: bool) -> None:

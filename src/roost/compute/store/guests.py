@@ -5,12 +5,17 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
+from roost.compute.store.recovery import HAS_LISTED
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import Nic
+
+VERSION_LISTS = 5
+"""Agents of this service version and later list their guests when they are asked to."""
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -23,20 +28,26 @@ async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
     return [row[0] for row in await tx.fetch(HOST_NAMES, declared_only)]
 
 
-PENDING_HOSTS = """
+PENDING_HOSTS = f"""
 -- compute.list_pending_hosts
-SELECT DISTINCT host FROM compute.guest WHERE reported IS DISTINCT FROM desired
+SELECT DISTINCT host, false AS to_list FROM compute.guest WHERE reported IS DISTINCT FROM desired
+    AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
+UNION ALL SELECT h.name, true FROM compute.recovery r JOIN compute.host h ON NOT {HAS_LISTED}
+WHERE r.ended_at IS NULL AND h.service_version >= {VERSION_LISTS}
 """
 
 
-async def list_pending_hosts(tx: Connection) -> set[str]:
-    """Return hosts that have orders, or whose agents are at work on them."""
-    return {row[0] for row in await tx.fetch(PENDING_HOSTS)}
+async def list_pending_hosts(tx: Connection) -> PendingHosts:
+    """Return the hosts whose agents have something to do, or are at work on it."""
+    rows = await tx.fetch(PENDING_HOSTS)
+    to_list = {row["host"] for row in rows if row["to_list"]}
+    return PendingHosts(frozenset(row["host"] for row in rows if not row["to_list"]), frozenset(to_list))
 
 
 # An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
 # another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
-# that is back destroys guests whose servers are elsewhere by now before it makes any.
+# that is back destroys guests whose servers are elsewhere by now before it makes any. A server of which some host has a
+# guest that the records do not know is made nowhere. While the records recover there are no orders.
 ORDERS = """
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
@@ -51,6 +62,8 @@ WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
     WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $7)))
+  AND (g.desired = 'absent' OR NOT EXISTS (SELECT FROM compute.unknown_guest u WHERE u.server_id = g.server_id))
+  AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[]))
 ORDER BY g.created_at, g.server_id
@@ -154,16 +167,14 @@ async def list_agents_alive(tx: Connection, agent_ids: Collection[str]) -> set[s
 
 
 ATTEMPTS = """
--- compute.list_attempts
-SELECT server_id, max(attempt) AS attempt FROM (
-    SELECT server_id, attempt FROM compute.guest WHERE server_id = ANY($1::uuid[])
-    UNION ALL SELECT server_id, attempt FROM compute.work WHERE server_id = ANY($1::uuid[])) AS known
-GROUP BY server_id
+-- compute.list_begun_attempts
+SELECT server_id, max(attempt) AS attempt FROM compute.guest
+WHERE server_id = ANY($1::uuid[]) AND (begun_at IS NOT NULL OR reported IS NOT NULL) GROUP BY server_id
 """
 
 
-async def list_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str, int]:
-    """Return server id -> the highest attempt that is known of it, of those of which one is."""
+async def list_begun_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str, int]:
+    """Return server id -> the highest attempt that a host has begun, of those of which one has."""
     return {row["server_id"]: row["attempt"] for row in await tx.fetch(ATTEMPTS, list(server_ids))}
 
 

@@ -1,4 +1,5 @@
 """Work rows: leases, and moving servers from stage to stage in one transaction with what that changes of them."""
+# ruff: noqa: S608 - what is put into a statement are constants of this package.
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +7,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
+from roost.compute.store.recovery import LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
 
-LEASE_WORK = """-- compute.lease_work
+# None while the records recover: they do not know yet what the hosts have.
+LEASE_WORK = f"""-- compute.lease_work
 WITH due AS (
     SELECT server_id FROM compute.work
     WHERE run_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until < clock_timestamp())
+        AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
         AND ($4::text[] IS NULL OR stage IN ('create_ports', 'place') OR NOT EXISTS (
             SELECT FROM compute.host h WHERE h.name = placed ->> 'host' AND h.cell <> ALL ($4)))
     ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -24,6 +28,7 @@ WITH due AS (
 )
 SELECT w.server_id, w.stage, w.attempt, w.failures, w.excluded_hosts, w.placed, w.failure, w.deleting,
     s.name, s.project_id, s.user_id, s.spec, s.host, s.launched_at IS NOT NULL AS active, s.build_order AS order,
+    {LAST_EPOCH} AS epoch,
     CASE WHEN m.uuid IS NOT NULL THEN jsonb_build_object('uuid', m.uuid, 'kind', m.kind, 'status', m.status,
         'source_host', m.source_host, 'plan', m.plan) END AS move
 FROM leased w JOIN compute.server s ON s.id = w.server_id

@@ -1,0 +1,56 @@
+"""The words of a recovery: the records went back in time, and follow what the hosts say."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class MarkRow(Struct, frozen=True, kw_only=True):
+    """An agent's mark in the records, the key that proves marks, and the recovery that is under way.
+
+    value: 0 where the records do not know the agent. recovery_id: None where there is none.
+    """
+
+    agent_id: str
+    value: int
+    key: bytes
+    recovery_id: int | None
+
+    @property
+    def recovering(self) -> bool:
+        """Return whether the records are recovering."""
+        return self.recovery_id is not None
+
+
+class PendingHosts(Struct, frozen=True):
+    """The hosts for which there are orders, and those whose guests are to be listed now."""
+
+    with_orders: frozenset[str]
+    to_list: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return all of them."""
+        return self.with_orders | self.to_list
+
+
+class Recovery(Struct, frozen=True, kw_only=True):
+    """The records went back in time. told: the mark that proved it; known: the same agent's in the records.
+
+    agent_label: who told it. age_s: seconds since it was noticed. hosts_silent: how many have listed nothing since, and
+    are silent. hosts_missing: those that are alive and have listed nothing since, by name, at most NAMES_MAX of them;
+    missing: how many there are.
+    """
+
+    id: int
+    noticed_at: datetime
+    agent_label: str
+    told: int
+    known: int
+    age_s: float
+    missing: int
+    hosts_missing: tuple[str, ...]
+    hosts_silent: int
+
+
+NAMES_MAX = 10

@@ -1,0 +1,104 @@
+"""Records that went back in time: noticed by the marks of agents, over once the hosts have said what they have.
+
+Meanwhile conductors lease no work, agents get no orders and no report counts, and no guest is to be destroyed.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+
+import structlog
+
+from roost.compute.model.recovery import MarkRow, Recovery
+from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL
+from roost.compute.rules import marks
+from roost.compute.rules import recoveries as rules
+from roost.compute.service.context import Compute, reading
+from roost.compute.store import recovery as store
+from roost.platform.errors import Conflict
+from roost.seams.agent import AgentIdentity
+
+ENDED_BY_LISTS = "lists"
+ENDED_BY_OPERATOR = "operator"
+
+log = structlog.get_logger()
+
+
+class NoRecovery(Conflict):
+    """The records are not recovering."""
+
+
+find_recovery = reading(store.find)
+is_under_way = reading(store.is_under_way)
+
+
+def unless_recovering(compute: Compute, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
+    """Return periodic work that does nothing while the records do not know what the hosts have."""
+
+    async def work_on() -> None:
+        if not await is_under_way(compute):
+            await work()
+
+    return work_on
+
+
+async def look_at_marks(compute: Compute, agents: Collection[AgentIdentity]) -> dict[str, MarkRow]:
+    """Return agent id -> its mark as the records have it now; begin a recovery where an agent was told a later one."""
+    async with compute.database.connection() as connection:
+        rows = await store.read_marks(connection, {agent.id for agent in agents})
+    ahead = [(agent, rows[agent.id], told) for agent in agents if (told := told_later(agent, rows[agent.id]))]
+    if not ahead:
+        return rows
+    for agent, row, told in ahead:
+        await begin_recovery(compute, agent, told=told, known=row.value)
+    return await look_at_marks(compute, agents)
+
+
+def told_later(agent: AgentIdentity, row: MarkRow) -> int | None:
+    """Return the number that the agent was told, if it proves that the records went back."""
+    return marks.find_later(agent.mark, agent_id=agent.id, key=row.key, known=row.value)
+
+
+def mark_of(row: MarkRow) -> str:
+    """Return the mark that the agent is to keep; "" where nothing is known of it yet."""
+    return marks.write_mark(row.value, agent_id=row.agent_id, key=row.key) if row.value else ""
+
+
+async def begin_recovery(compute: Compute, agent: AgentIdentity, *, told: int, known: int) -> None:
+    """Stop all that would act on records that went back, until the hosts have said what they have."""
+    async with compute.database.transaction() as tx:
+        began = await store.begin(tx, agent.id, agent.label, told=told, known=known)
+    if began:
+        log.error("the records went back in time", agent=agent.label, told=told, known=known)
+        compute.wake(GUEST_CHANNEL)
+
+
+async def look(compute: Compute) -> Recovery | None:
+    """End the recovery if all hosts that are alive have listed their guests; return what is still under way."""
+    recovery = await find_recovery(compute)
+    if recovery is None or not rules.is_over(recovery, host_down_after_s=compute.settings.host_down_after_s):
+        return recovery
+    await _end(compute, recovery, ENDED_BY_LISTS)
+    return None
+
+
+async def tell_recovery(compute: Compute) -> str | None:
+    """Return what is waited for, in words for operators; None where nothing is."""
+    recovery = await find_recovery(compute)
+    return None if recovery is None else rules.recovery_sentence(recovery)
+
+
+async def end_recovery(compute: Compute) -> Recovery:
+    """End the recovery whatever was listed, as an operator vouches; return what it was. Raises NoRecovery."""
+    recovery = await find_recovery(compute)
+    if recovery is None:
+        raise NoRecovery("the records did not go back in time, or follow the hosts again")
+    await _end(compute, recovery, ENDED_BY_OPERATOR)
+    return recovery
+
+
+async def _end(compute: Compute, recovery: Recovery, ended_by: str) -> None:
+    async with compute.database.transaction() as tx:
+        ended = await store.end(tx, recovery.id, ended_by=ended_by)
+    if ended:
+        log.warning("the records follow the hosts again", ended_by=ended_by, after_s=round(recovery.age_s))
+        compute.wake(WORK_CHANNEL)
+        compute.wake(GUEST_CHANNEL)

@@ -1,0 +1,121 @@
+"""SQL of marks, and of the time in which records that went back in time follow the hosts."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
+
+from collections.abc import Collection
+
+from roost.compute.model.recovery import NAMES_MAX, MarkRow, Recovery
+from roost.compute.store.rows import read_row
+from roost.platform.database import Connection
+
+FIRST_EPOCH_S = 1_767_225_600
+"""In seconds since 1970: the beginning of 2026. Attempts are 31 bits wide, enough for 68 years of seconds."""
+LAST_EPOCH = "coalesce((SELECT max(epoch) FROM compute.recovery), 0)"
+"""Attempts that are drawn are above it: no host can have had them before the records went back."""
+HAS_LISTED = "(h.listed_at IS NOT NULL AND h.listed_at >= r.noticed_at)"
+
+READ_MARKS = """-- compute.read_marks
+SELECT asked.id AS agent_id, coalesce(a.mark, 0) AS value, k.key, r.id AS recovery_id
+FROM unnest($1::uuid[]) AS asked (id) CROSS JOIN compute.mark_key k LEFT JOIN compute.agent a ON a.id = asked.id
+LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
+
+
+async def read_marks(tx: Connection, agent_ids: Collection[str]) -> dict[str, MarkRow]:
+    """Return agent id -> its mark in the records; of agents that they do not know too."""
+    rows = await tx.fetch(READ_MARKS, list(agent_ids))
+    return {row["agent_id"]: read_row(MarkRow, row) for row in rows}
+
+
+MOVE_MARK = """-- compute.move_mark
+WITH moved AS (
+    INSERT INTO compute.agent AS a (id, mark) VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET mark = a.mark + 1
+    RETURNING mark)
+SELECT $1::uuid AS agent_id, moved.mark AS value, k.key, r.id AS recovery_id
+FROM moved CROSS JOIN compute.mark_key k LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
+
+
+async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
+    """Move the agent's mark; return it."""
+    row = await tx.fetchrow(MOVE_MARK, agent_id)
+    assert row is not None
+    return read_row(MarkRow, row)
+
+
+BEGIN = f"""-- compute.begin_recovery
+INSERT INTO compute.recovery (agent_id, agent_label, told, known, epoch)
+SELECT $1, $2, $3, $4, greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S},
+    {LAST_EPOCH} + 1)
+ON CONFLICT DO NOTHING RETURNING id"""
+RAISE_MARK = """-- compute.raise_mark
+INSERT INTO compute.agent AS a (id, label, mark) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET mark = greatest(a.mark, excluded.mark)"""
+# Who carries on with a server has read it before: it loses its lease, so that it writes nothing more.
+TAKE_LEASES = """-- compute.take_leases_of_conductors
+UPDATE compute.work SET lease_owner = NULL, lease_until = NULL WHERE server_id IN (
+    SELECT server_id FROM compute.work WHERE lease_owner IS NOT NULL ORDER BY server_id FOR UPDATE)"""
+
+
+async def begin(tx: Connection, agent_id: str, label: str, *, told: int, known: int) -> bool:
+    """Begin a recovery unless one is under way; return whether it began. The agent's mark proves it once."""
+    began = await tx.fetchval(BEGIN, agent_id, label, told, known) is not None
+    if began:
+        await tx.execute(TAKE_LEASES)
+    await tx.execute(RAISE_MARK, agent_id, label, told)
+    return began
+
+
+NOTE_LISTED = """-- compute.note_listed_hosts
+UPDATE compute.host SET listed_at = now() WHERE name IN (
+    SELECT name FROM compute.host WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE)"""
+
+
+async def note_listed(tx: Connection, hosts: Collection[str]) -> None:
+    """Record that all guests of these hosts were listed."""
+    await tx.execute(NOTE_LISTED, list(hosts))
+
+
+FIND = f"""-- compute.find_recovery
+SELECT r.id, r.noticed_at, r.agent_label, r.told, r.known,
+    extract(epoch FROM clock_timestamp() - r.noticed_at)::double precision AS age_s, h.missing, h.hosts_missing,
+    h.hosts_silent
+FROM compute.recovery r CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE NOT h.silent) AS missing, count(*) FILTER (WHERE h.silent) AS hosts_silent,
+        coalesce((array_agg(h.name ORDER BY h.name) FILTER (WHERE NOT h.silent))[:{NAMES_MAX}], '{{}}') AS hosts_missing
+    FROM compute.host h WHERE NOT {HAS_LISTED}) h
+WHERE r.ended_at IS NULL"""
+
+
+async def find(tx: Connection) -> Recovery | None:
+    """Return the recovery that is under way, if any."""
+    row = await tx.fetchrow(FIND)
+    return None if row is None else read_row(Recovery, row, hosts_missing=tuple(row["hosts_missing"]))
+
+
+IS_UNDER_WAY = """-- compute.is_recovery_under_way
+SELECT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)"""
+
+
+async def is_under_way(tx: Connection) -> bool:
+    """Return whether the records are recovering."""
+    return bool(await tx.fetchval(IS_UNDER_WAY))
+
+
+END = """-- compute.end_recovery
+UPDATE compute.recovery SET ended_at = now(), ended_by = $2 WHERE id = $1 AND ended_at IS NULL RETURNING epoch"""
+# A guest that was asked for and that no host has begun is asked for as an attempt that no host can have had before.
+BEGIN_EPOCH = """-- compute.begin_epoch
+WITH asked AS (
+    SELECT w.server_id, g.host FROM compute.work w JOIN compute.guest g USING (server_id, attempt)
+    WHERE g.agent_id IS NULL AND g.desired <> 'absent' ORDER BY w.server_id FOR UPDATE OF w
+), guests AS (
+    UPDATE compute.guest g SET attempt = $1 FROM asked WHERE g.server_id = asked.server_id AND g.host = asked.host
+)
+UPDATE compute.work SET attempt = $1 FROM asked WHERE work.server_id = asked.server_id"""
+
+
+async def end(tx: Connection, recovery_id: int, *, ended_by: str) -> bool:
+    """End the recovery and begin an epoch of attempts; return whether this call did it."""
+    epoch = await tx.fetchval(END, recovery_id, ended_by)
+    if epoch is None:
+        return False
+    await tx.execute(BEGIN_EPOCH, epoch)
+    return True

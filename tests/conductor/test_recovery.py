@@ -1,0 +1,160 @@
+"""Records that went back in time: an agent's mark proves it, and nothing is done until the hosts have listed."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.agent.cloud import AGENT
+from tests.compute.reporting import report
+from tests.conductor.test_moves import booted
+from tests.conductor.world import World
+
+from roost.compute.service import guests
+from roost.compute.service import recovery as service
+from roost.compute.service.guests import Polls
+from roost.platform.database import Database
+from roost.seams.agent import SERVICE_VERSION, AgentIdentity, GuestReport, GuestsBody, ListedGuest, Polled, Refusal
+
+HOSTS = ("h1", "h2")
+NEW = replace(AGENT, service_version=SERVICE_VERSION)
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts(*HOSTS, reach=["rack1"])
+    for host in HOSTS:
+        await made.set_version(host, SERVICE_VERSION)
+    return made
+
+
+@pytest.fixture
+async def network(world: World) -> Any:
+    return await world.routed(rack1="10.1.0.0/29")
+
+
+async def poll(world: World, agent: AgentIdentity) -> Polled:
+    return await Polls(world.compute).poll(HOSTS, agent=agent, busy=[], wait_s=0)
+
+
+async def told(world: World) -> AgentIdentity:
+    """The agent, with the mark that it was told last."""
+    return replace(NEW, mark=(await poll(world, NEW)).mark)
+
+
+async def go_back(world: World) -> None:
+    """As if a database had been restored in which the last report was not made yet."""
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.agent SET mark = mark - 1 WHERE id = $1", AGENT.id)
+
+
+async def list_guests(world: World, agent: AgentIdentity, *listed: ListedGuest) -> list[Any]:
+    return list(await guests.compare_guests(world.compute, GuestsBody(agent=agent, guests=listed, as_of=0.0)))
+
+
+async def attempts(world: World, server_id: str) -> list[int]:
+    async with world.database.connection() as connection:
+        return [
+            row[0]
+            for row in await connection.fetch(
+                "SELECT attempt FROM compute.guest WHERE server_id = $1 AND desired <> 'absent'", server_id
+            )
+        ]
+
+
+async def test_nothing_is_launched_from_a_later_mark_on_until_all_hosts_have_listed(world: World, network: Any) -> None:
+    before = await booted(world, network)
+    agent = await told(world)
+    assert agent.mark
+    await go_back(world)
+    (server_id,) = await world.boot(network.id)
+    polled = await poll(world, agent)
+    assert (polled.list_wanted, polled.orders) == (True, ())
+    await world.conduct()
+    assert await attempts(world, server_id) == []
+    assert await service.look(world.compute) is not None
+    present = ListedGuest(server_id=before.id, host=before.host, attempt=1, state="running")
+    assert await list_guests(world, agent, present) == []
+    assert await service.look(world.compute) is None
+    await world.run()
+    assert await world.statuses() == {before.id: "ACTIVE", server_id: "ACTIVE"}
+    await world.settled()
+
+
+async def test_a_mark_as_late_as_the_records_is_no_reason_to_wait(world: World, network: Any) -> None:
+    await booted(world, network)
+    await poll(world, await told(world))
+    assert await service.find_recovery(world.compute) is None
+
+
+async def test_the_same_mark_proves_it_once(world: World, network: Any) -> None:
+    await booted(world, network)
+    agent = await told(world)
+    await go_back(world)
+    await poll(world, agent)
+    await service.end_recovery(world.compute)
+    await poll(world, agent)
+    assert await service.find_recovery(world.compute) is None
+
+
+async def test_a_report_with_a_later_mark_begins_nothing_and_is_made_again(world: World, network: Any) -> None:
+    await booted(world, network)
+    agent = await told(world)
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    await go_back(world)
+    (host,) = [order.host for order in (await poll(world, NEW)).orders]
+    begun = GuestReport(server_id=server_id, host=host, attempt=1, state="begun")
+    (answer,) = await report(world.compute, [begun], agent=agent)
+    assert (answer.accepted, answer.refusal) == (False, Refusal.NO_LEASE)
+    assert await service.find_recovery(world.compute) is not None
+    await list_guests(world, agent)
+    await service.look(world.compute)
+    (answer,) = await report(world.compute, [begun], agent=agent)
+    assert answer.refusal is Refusal.UNKNOWN  # a guest that no host had begun is asked for in the new epoch
+    (attempt,) = await attempts(world, server_id)
+    assert attempt > 1
+    await world.run()
+    assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()
+
+
+async def test_a_conductor_that_is_at_work_writes_nothing_more(world: World, network: Any) -> None:
+    await booted(world, network)
+    agent = await told(world)
+    await go_back(world)
+    (server_id,) = await world.boot(network.id)
+    async with world.asleep(world.conductor.placement, "claim"):
+        await poll(world, agent)
+    assert await attempts(world, server_id) == []
+    await list_guests(world, agent)
+    await service.look(world.compute)
+    await world.expire_leases()
+    await world.run()
+    assert (await world.statuses())[server_id] == "ACTIVE"
+    await world.settled()
+
+
+async def test_a_guest_that_was_superseded_before_is_left_alone_while_the_records_recover(
+    world: World, network: Any
+) -> None:
+    server = await booted(world, network)
+    agent = await told(world)
+    await go_back(world)
+    (other,) = set(HOSTS) - {server.host}
+    older = ListedGuest(server_id=server.id, host=other, attempt=0, state="running")
+    present = ListedGuest(server_id=server.id, host=server.host, attempt=1, state="running")
+    assert await list_guests(world, agent, older, present) == []
+    await service.look(world.compute)
+    assert [guest.host for guest in await list_guests(world, agent, older, present)] == [other]
+
+
+async def test_a_server_of_which_a_host_has_an_unknown_guest_is_made_nowhere(world: World, network: Any) -> None:
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (order,) = (await poll(world, NEW)).orders
+    later = ListedGuest(server_id=server_id, host=order.host, attempt=order.attempt + 1, state="running")
+    assert await list_guests(world, NEW, later) == []
+    assert (await poll(world, NEW)).orders == ()
+    await list_guests(world, NEW)
+    assert (await poll(world, NEW)).orders == (order,)
