@@ -29,14 +29,14 @@ def test_what_is_no_mark_proves_nothing(text: str) -> None:
 @pytest.mark.parametrize(("told", "known", "later"), [(7, 6, 7), (7, 7, None), (7, 8, None), (1, 0, 1)])
 def test_only_a_later_mark_proves_that_the_records_went_back(told: int, known: int, later: int | None) -> None:
     mark = write_mark(told, agent_id=AGENT, key=KEY)
-    assert find_later(mark, agent_id=AGENT, key=KEY, known=known) == later
+    assert find_later(mark, agent_id=AGENT, key=KEY, mark_known=known) == later
 
 
 def recovery(*, missing: int = 0, silent: int = 0, age_s: float = 1.0) -> Recovery:
     hosts = tuple(f"h{number}" for number in range(min(missing, 10)))
     return Recovery(
-        id=1, noticed_at=datetime(2026, 11, 26, tzinfo=UTC), agent_label="rack1", told=7, known=5, age_s=age_s,
-        missing=missing, hosts_missing=hosts, hosts_silent=silent,
+        id=1, noticed_at=datetime(2026, 11, 26, tzinfo=UTC), agent_label="rack1", mark_told=7, mark_known=5,
+        age_s=age_s, missing=missing, hosts_missing=hosts, hosts_silent=silent,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ SQL = """
 CREATE TABLE compute.mark_key (key bytea NOT NULL);
 INSERT INTO compute.mark_key (key)
 VALUES (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
--- The records went back. told: the mark that proved it, known: the agent's own in the records. ended_at: every host
+-- The records went back. mark_told: what proved it, mark_known: the agent's own in the records. ended_at: every host
 -- that is alive has listed its guests since, or an operator said that it is enough (ended_by). epoch: where attempts go
 -- on.
 CREATE TABLE compute.recovery (
@@ -19,8 +19,8 @@ CREATE TABLE compute.recovery (
     noticed_at timestamptz NOT NULL DEFAULT now(),
     agent_id uuid NOT NULL,
     agent_label text NOT NULL,
-    told bigint NOT NULL,
-    known bigint NOT NULL,
+    mark_told bigint NOT NULL,
+    mark_known bigint NOT NULL,
     epoch integer NOT NULL,
     ended_at timestamptz,
     ended_by text

@@ -35,7 +35,7 @@ class PendingHosts(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
-    """The records went back in time. told: the mark that proved it; known: the same agent's in the records.
+    """The records went back in time. mark_told: what proved it; mark_known: the same agent's in the records.
 
     agent_label: who told it. age_s: seconds since it was noticed. hosts_silent: how many have listed nothing since, and
     are silent. hosts_missing: those that are alive and have listed nothing since, by name, at most NAMES_MAX of them;
@@ -45,8 +45,8 @@ class Recovery(Struct, frozen=True, kw_only=True):
     id: int
     noticed_at: datetime
     agent_label: str
-    told: int
-    known: int
+    mark_told: int
+    mark_known: int
     age_s: float
     missing: int
     hosts_missing: tuple[str, ...]

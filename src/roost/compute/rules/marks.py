@@ -24,13 +24,13 @@ def read_mark(mark: str, *, agent_id: str, key: bytes) -> int | None:
     return value if hmac.compare_digest(code, _code(value, agent_id, key)) else None
 
 
-def find_later(mark: str, *, agent_id: str, key: bytes, known: int) -> int | None:
+def find_later(mark: str, *, agent_id: str, key: bytes, mark_known: int) -> int | None:
     """Return the number that an agent was told, if it proves that the records went back; else None.
 
-    known: the agent's number in the records.
+    mark_known: the agent's number in the records.
     """
-    told = read_mark(mark, agent_id=agent_id, key=key)
-    return told if told is not None and told > known else None
+    mark_told = read_mark(mark, agent_id=agent_id, key=key)
+    return mark_told if mark_told is not None and mark_told > mark_known else None
 
 
 def _code(value: int, agent_id: str, key: bytes) -> str:

@@ -175,22 +175,22 @@ async def take_reports(compute: Compute, reports: Sequence[GuestReport], *, agen
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         mark = await recovery_rows.move_mark(tx, agent.id)
         before = replace(mark, value=mark.value - 1)
-        told = told_later(agent, before)
+        mark_told = told_later(agent, before)
         outcome = rules.decide_reports(
             reports,
             agent_id=agent.id,
             hosts_held=hosts_held,
             guests=guests,
             works=works,
-            recovering=mark.recovering or told is not None,
+            recovering=mark.recovering or mark_told is not None,
         )
         await _write_outcome(compute, tx, outcome, agent)
-    if told is not None:
-        await begin_recovery(compute, agent, told=told, known=before.value)
+    if mark_told is not None:
+        await begin_recovery(compute, agent, mark_told=mark_told, mark_known=before.value)
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
-    return ReportsAnswered(tuple(outcome.answers), mark_of(mark) if told is None else agent.mark)
+    return ReportsAnswered(tuple(outcome.answers), mark_of(mark) if mark_told is None else agent.mark)
 
 
 async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> None:

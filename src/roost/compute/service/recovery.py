@@ -41,20 +41,20 @@ def unless_recovering(compute: Compute, work: Callable[[], Awaitable[object]]) -
 
 
 async def look_at_marks(compute: Compute, agents: Collection[AgentIdentity]) -> dict[str, MarkRow]:
-    """Return agent id -> its mark as the records have it now; begin a recovery where an agent was told a later one."""
+    """Return agent id -> its mark as the records have it now; begin a recovery where one was told a later one."""
     async with compute.database.connection() as connection:
         rows = await store.read_marks(connection, {agent.id for agent in agents})
-    ahead = [(agent, rows[agent.id], told) for agent in agents if (told := told_later(agent, rows[agent.id]))]
+    ahead = [(agent, rows[agent.id], mark_told) for agent in agents if (mark_told := told_later(agent, rows[agent.id]))]
     if not ahead:
         return rows
-    for agent, row, told in ahead:
-        await begin_recovery(compute, agent, told=told, known=row.value)
+    for agent, row, mark_told in ahead:
+        await begin_recovery(compute, agent, mark_told=mark_told, mark_known=row.value)
     return await look_at_marks(compute, agents)
 
 
 def told_later(agent: AgentIdentity, row: MarkRow) -> int | None:
     """Return the number that the agent was told, if it proves that the records went back."""
-    return marks.find_later(agent.mark, agent_id=agent.id, key=row.key, known=row.value)
+    return marks.find_later(agent.mark, agent_id=agent.id, key=row.key, mark_known=row.value)
 
 
 def mark_of(row: MarkRow) -> str:
@@ -62,12 +62,12 @@ def mark_of(row: MarkRow) -> str:
     return marks.write_mark(row.value, agent_id=row.agent_id, key=row.key) if row.value else ""
 
 
-async def begin_recovery(compute: Compute, agent: AgentIdentity, *, told: int, known: int) -> None:
+async def begin_recovery(compute: Compute, agent: AgentIdentity, *, mark_told: int, mark_known: int) -> None:
     """Stop all that would act on records that went back, until the hosts have said what they have."""
     async with compute.database.transaction() as tx:
-        began = await store.begin(tx, agent.id, agent.label, told=told, known=known)
+        began = await store.begin(tx, agent.id, agent.label, mark_told=mark_told, mark_known=mark_known)
     if began:
-        log.error("the records went back in time", agent=agent.label, told=told, known=known)
+        log.error("the records went back in time", agent=agent.label, mark_told=mark_told, mark_known=mark_known)
         compute.wake(GUEST_CHANNEL)
 
 

@@ -41,7 +41,7 @@ async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
 
 
 BEGIN = f"""-- compute.begin_recovery
-INSERT INTO compute.recovery (agent_id, agent_label, told, known, epoch)
+INSERT INTO compute.recovery (agent_id, agent_label, mark_told, mark_known, epoch)
 SELECT $1, $2, $3, $4, greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S},
     {LAST_EPOCH} + 1)
 ON CONFLICT DO NOTHING RETURNING id"""
@@ -54,12 +54,12 @@ UPDATE compute.work SET lease_owner = NULL, lease_until = NULL WHERE server_id I
     SELECT server_id FROM compute.work WHERE lease_owner IS NOT NULL ORDER BY server_id FOR UPDATE)"""
 
 
-async def begin(tx: Connection, agent_id: str, label: str, *, told: int, known: int) -> bool:
+async def begin(tx: Connection, agent_id: str, label: str, *, mark_told: int, mark_known: int) -> bool:
     """Begin a recovery unless one is under way; return whether it began. The agent's mark proves it once."""
-    began = await tx.fetchval(BEGIN, agent_id, label, told, known) is not None
+    began = await tx.fetchval(BEGIN, agent_id, label, mark_told, mark_known) is not None
     if began:
         await tx.execute(TAKE_LEASES)
-    await tx.execute(RAISE_MARK, agent_id, label, told)
+    await tx.execute(RAISE_MARK, agent_id, label, mark_told)
     return began
 
 
@@ -74,7 +74,7 @@ async def note_listed(tx: Connection, hosts: Collection[str]) -> None:
 
 
 FIND = f"""-- compute.find_recovery
-SELECT r.id, r.noticed_at, r.agent_label, r.told, r.known,
+SELECT r.id, r.noticed_at, r.agent_label, r.mark_told, r.mark_known,
     extract(epoch FROM clock_timestamp() - r.noticed_at)::double precision AS age_s, h.missing, h.hosts_missing,
     h.hosts_silent
 FROM compute.recovery r CROSS JOIN LATERAL (
