@@ -12,13 +12,16 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     often hosts are heard of, and looked at, follows from it. allow_resize_to_same_host: a resize may stay on the host
     of the server. resize_confirm_window: seconds after which a resize that nobody confirmed is confirmed; 0: never.
     image_url: the endpoint of the image service; "": there is none, and images are not looked at.
-    default_availability_zone: the zone of hosts that no host aggregate puts into another.
+    default_availability_zone: the zone of hosts that no host aggregate puts into another. keep_history_days: how long
+    actions, migrations and faults of deleted servers are kept. keep_history_rows: how many rows of them at most.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
     allow_resize_to_same_host: bool = False
     resize_confirm_window: Annotated[float, Meta(ge=0)] = 0
     image_url: str = ""
+    keep_history_days: Annotated[float, Meta(ge=0)] = 30
+    keep_history_rows: Annotated[int, Meta(ge=0)] = 1_000_000
     default_availability_zone: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^:]+$")] = "nova"
 
     def __post_init__(self) -> None:

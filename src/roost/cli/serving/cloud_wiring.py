@@ -27,6 +27,7 @@ from roost.compute.api.agent_access import AgentAuthentication
 from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
+from roost.compute.service.history import purge_history
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.moves import confirm_due
 from roost.compute.service.network_info import NetworkInfoHealer
@@ -177,6 +178,7 @@ class CloudParts:
                 repeat(healer.heal_round, "rebuilding network info", interval_s=audit_s),
                 repeat(claims, "returning leaked claims", interval_s=reconcile_s),
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
+                repeat(partial(purge_history, compute), "purging history", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:

@@ -17,10 +17,14 @@ from roost.compute.errors import ServerNotFound
 from roost.compute.model.server import Permissions, Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
+from roost.compute.service.history import find_deleted_server
 from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
 from roost.platform.request_ids import request_id_of
+
+ACTION_LOG = "/os-instance-actions"
+"""What of a server can be read after its delete. Source: Compute API, microversion 2.21, which every one has here."""
 
 
 class Access(Struct, frozen=True):
@@ -84,16 +88,19 @@ def checks(compute: Compute, policy: Policy) -> ChecksOf:
     def checks_of(path: str, _method: str, operation: Operation) -> Sequence[Check | None]:
         asks = policy_check(policy, operation)
         if "{server_id}" in path and operation.rule is not None:
-            asks = partial(find_server, compute, policy, operation.rule.name)
+            asks = partial(find_server, compute, policy, operation.rule.name, deleted=ACTION_LOG in path)
         return version_check(operation), asks
 
     return checks_of
 
 
-async def find_server(compute: Compute, policy: Policy, rule: str, request: Request) -> None:
-    """Find the server that the path names, for the endpoint. Raises ServerNotFound, Forbidden."""
+async def find_server(compute: Compute, policy: Policy, rule: str, request: Request, *, deleted: bool = False) -> None:
+    """Find the server that the path names, for the endpoint. Raises ServerNotFound, Forbidden.
+
+    deleted: also one that is gone, while its history is kept.
+    """
     text = path_text(request, "server_id")
-    server = await service.get_server(compute, canonical_uuid(text)) if is_uuid(text) else None
+    server = await _find_server(compute, canonical_uuid(text), deleted=deleted) if is_uuid(text) else None
     access = access_of(compute, policy, request)
     if server is not None and not access.allows(rule, server):
         if server.project_id == access.caller.project_id or access.allows(SHOW_SERVER, server):
@@ -102,6 +109,13 @@ async def find_server(compute: Compute, policy: Policy, rule: str, request: Requ
     if server is None:
         raise ServerNotFound(f"Instance {text} could not be found.")
     request.state.server = server
+
+
+async def _find_server(compute: Compute, server_id: str, *, deleted: bool) -> Server | None:
+    try:
+        return await service.get_server(compute, server_id)
+    except ServerNotFound:
+        return await find_deleted_server(compute, server_id) if deleted else None
 
 
 def _target(server: Server) -> Mapping[str, str | None]:

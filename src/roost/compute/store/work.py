@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
+from roost.compute.store.history import keep_servers
 from roost.compute.store.recovery import LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
@@ -119,16 +120,16 @@ DELETE FROM compute.work WHERE server_id = ANY($1::uuid[])
 """
 
 DELETE_SERVERS = """-- compute.delete_servers
-WITH actions AS (DELETE FROM compute.action WHERE server_id = ANY($1::uuid[]))
 DELETE FROM compute.server WHERE id = ANY($1::uuid[])
 """
 
 
 async def finish_work(tx: Connection, changes: Sequence[StageChange]) -> None:
-    """Delete the rows of work that is done, and the servers that are gone with it."""
+    """Delete the rows of work that is done, and the servers that are gone with it, of which the history keeps some."""
     if done := [change.server_id for change in changes if change.stage is None]:
         await tx.execute(DELETE_WORK, done)
     if gone := [change.server_id for change in changes if change.gone]:
+        await keep_servers(tx, gone)
         await tx.execute(DELETE_SERVERS, gone)
 
 
