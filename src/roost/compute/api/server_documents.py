@@ -101,9 +101,13 @@ def show_changed(request: Request, server: Server, shown_to: Shown) -> dict[str,
 
 
 def show_rebuilt(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
-    """Return it as the answer to a rebuild. Source: Compute API, rebuild, microversions 2.54 and 2.57."""
+    """Return it as the answer to a rebuild. Source: Compute API, rebuild, microversions 2.54, 2.57 and 2.75.
+
+    `user_data` stands in place of the administrator's OS-EXT-SRV-ATTR:user_data.
+    """
     version = request.state.microversion
     shown = show_changed(request, server, shown_to)
+    shown.pop("OS-EXT-SRV-ATTR:user_data", None)
     shown |= {"key_name": None} if version >= KEY_OF_REBUILT_FROM else {}
     return shown | ({"user_data": None} if version >= USER_DATA_OF_REBUILT_FROM else {})
 
