@@ -16,7 +16,7 @@ from roost.clients.glance import GlanceImages
 
 @dataclass
 class FakeGlance:
-    """Serves on a port of its own from `start` to `stop`; `asked` is (image, token) of each request.
+    """Serves from `start` to `stop`, on a free port unless one is given; `asked` is (image, token) of each request.
 
     hidden: images that are shown to nobody. answer: what is answered instead of any image. stalls: nothing is.
     """
@@ -48,7 +48,7 @@ class FakeGlance:
         app.router.add_get("/v2/images/{image_id}", self._show)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
