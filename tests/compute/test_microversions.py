@@ -129,7 +129,8 @@ async def test_from_2_75_changes_answer_with_the_whole_server(call: Call, server
         changed = set((await call("PUT", path, {"server": {"name": "db"}}, version=version)).body["server"])
         assert (changed == shown[version]) == (version == "2.75")
     rebuilt = await call("POST", f"{path}/action", {"rebuild": {"imageRef": "i"}}, version="2.75")
-    assert set(rebuilt.body["server"]) == shown["2.75"] - {"progress", "OS-EXT-SRV-ATTR:user_data"} | {"user_data"}
+    assert set(rebuilt.body["server"]) == shown["2.75"] - {"OS-EXT-SRV-ATTR:user_data"} | {"user_data"}
+    assert (rebuilt.body["server"]["status"], rebuilt.body["server"]["progress"]) == ("REBUILD", 0)
 
 
 @pytest.mark.parametrize(("version", "keys"), [("2.53", ""), ("2.54", "key_name"), ("2.57", "key_name user_data")])

@@ -21,6 +21,10 @@ def show_brief(request: Request, server: Server) -> dict[str, Any]:
     return {"id": server.id, "name": server.name, "links": links(request, "servers", server.id)}
 
 
+PROGRESS_BY_STATUS = {"BUILD": 0, "REBUILD": 0, "RESIZE": 0, "MIGRATING": 0, "ACTIVE": 100, "VERIFY_RESIZE": 100}
+"""Servers in another status show none. Source: Compute API, GET /servers/{id}, progress."""
+
+
 class Shown(Struct, frozen=True, kw_only=True):
     """What a caller is shown of servers, beyond what everybody is who sees them. default_zone: of hosts in no other."""
 
@@ -73,8 +77,8 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
         "os-extended-volumes:volumes_attached": [],
         "security_groups": [{"name": "default"}],
     }
-    if server.status in ("ACTIVE", "BUILD"):
-        shown["progress"] = 100 if server.status == "ACTIVE" else 0
+    if server.status in PROGRESS_BY_STATUS:
+        shown["progress"] = PROGRESS_BY_STATUS[server.status]
     if server.fault is not None and server.status == "ERROR":
         shown["fault"] = _fault(server, server.fault, details=shown_to.fault_details)
     if shown_to.host:
