@@ -133,6 +133,12 @@ async def test_from_2_75_changes_answer_with_the_whole_server(call: Call, server
     assert (rebuilt.body["server"]["status"], rebuilt.body["server"]["progress"]) == ("REBUILD", 0)
 
 
+async def test_a_list_shows_no_server_groups(call: Call, server_id: str) -> None:
+    one = (await call("GET", f"/v2.1/servers/{server_id}", version="2.96")).body["server"]
+    (listed,) = (await call("GET", "/v2.1/servers/detail?all_tenants=1", version="2.96")).body["servers"]
+    assert one.keys() - listed.keys() == {"server_groups"}
+
+
 @pytest.mark.parametrize(("version", "keys"), [("2.53", ""), ("2.54", "key_name"), ("2.57", "key_name user_data")])
 async def test_a_rebuild_shows_the_key_and_the_user_data_that_there_are_not(
     call: Call, server_id: str, version: str, keys: str

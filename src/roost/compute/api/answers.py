@@ -97,7 +97,7 @@ _SERVER: Mapping[str, Any] = {
     ),
     **{"accessIPv4": Empty, "accessIPv6": Empty, "OS-DCF:diskConfig": str},
     **{"locked": bool, "locked_reason": str | None, "description": str | None, "tags": list[str]},
-    **{"trusted_image_certificates": None, "server_groups": list[str]},
+    **{"trusted_image_certificates": None},
     **{"OS-EXT-SRV-ATTR:hostname": str, "pinned_availability_zone": str | None},
     **{"key_name": None, "config_drive": Empty, "OS-EXT-AZ:availability_zone": str},
     **{"OS-EXT-STS:task_state": str | None, "OS-EXT-STS:vm_state": str, "OS-EXT-STS:power_state": int},
@@ -118,7 +118,7 @@ Server = _document(
         **{"OS-EXT-SRV-ATTR:reservation_id": str, "OS-EXT-SRV-ATTR:launch_index": int},
         **{"OS-EXT-SRV-ATTR:kernel_id": str, "OS-EXT-SRV-ATTR:ramdisk_id": str},
         **{"OS-EXT-SRV-ATTR:root_device_name": str | None, "OS-EXT-SRV-ATTR:user_data": str | None},
-        **{"user_data": None, "host_status": str},
+        **{"user_data": None, "host_status": str, "server_groups": list[str]},
     },
 )
 ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})

@@ -86,6 +86,13 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
     return shown | _newer(request.state.microversion, server, host_status=shown_to.host_status)
 
 
+def show_listed(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
+    """Return it as in a list with details, where it has no server groups. Source: Compute API, microversion 2.71."""
+    shown = show_server(request, server, shown_to)
+    shown.pop("server_groups", None)
+    return shown
+
+
 CHANGED_IN_FULL_FROM, HOSTNAME_SHOWN_FROM = (2, 75), (2, 90)
 
 HIDDEN_PREFIXES = ("OS-EXT-", "OS-SRV-USG:", "os-extended-volumes:")

@@ -17,7 +17,7 @@ from roost.compute.api.pages import More, read_page
 from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, MEMBER, READER, REQUESTED_HOST, SERVERS, SHOW_SERVER
 from roost.compute.api.requests import flag, links, path_text, query, read_body
 from roost.compute.api.server_bodies import CreateBody, UpdateBody, read_server, read_update
-from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_changed, show_server
+from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_changed, show_listed, show_server
 from roost.compute.api.server_queries import PARAMETERS, marker_of, read_descending, read_filter
 from roost.compute.errors import NetworkNotOfServer
 from roost.compute.model.server import Server
@@ -129,7 +129,7 @@ class Servers:
     async def _list_detail(self, request: Request) -> Response:
         servers, more = await self._page(request, f"{SERVERS}detail")
         shown = Shown.of(self._access(request), self.compute)
-        return json_response({"servers": [show_server(request, server, shown) for server in servers]} | more)
+        return json_response({"servers": [show_listed(request, server, shown) for server in servers]} | more)
 
     async def _show(self, request: Request) -> Response:
         shown = Shown.of(self._access(request), self.compute)
