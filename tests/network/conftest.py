@@ -25,6 +25,7 @@ class MemberCompute:
         self.told: list[PortsChange] = []
         self.behind: set[str] = set()
         self.heartbeats: dict[str, HostHeartbeat] = {}
+        self.recovery: str | None = None
 
     async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
         for aggregate in aggregates:
@@ -53,6 +54,9 @@ class MemberCompute:
 
     async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
         return {name: self.heartbeats[name] for name in hosts if name in self.heartbeats}
+
+    async def tell_recovery(self) -> str | None:
+        return self.recovery
 
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         self.told += changes

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from roost.clients.local import Local, method
-from roost.compute.service import Compute, aggregates, hosts, nics, work
+from roost.compute.service import Compute, aggregates, hosts, nics, recovery, work
 from roost.seams.compute import HostAggregateMembers, HostHeartbeat
 
 
@@ -16,6 +16,7 @@ class LocalCompute(Local[Compute]):
     get_server_states = method(work.get_server_states)
     ports_changed = method(nics.ports_changed)
     list_hosts_behind = method(hosts.list_behind)
+    tell_recovery = method(recovery.tell_recovery)
 
     async def list_host_aggregates(self) -> dict[str, HostAggregateMembers]:
         """See ComputeClient.list_host_aggregates."""

@@ -203,6 +203,13 @@ class RevisionNumberConstraintFailed(RoostError):
     """The resource has another revision than the one the request names."""
 
 
+class AddressesWithheld(RoostError):
+    """The compute service's records went back in time, and do not know yet which addresses guests have."""
+
+    retry = Retry.NOW
+    retry_after_s = 5.0
+
+
 class PublicationPending(RoostError):
     """The change is made, but the ledger does not know it yet; it will."""
 

@@ -165,6 +165,12 @@ class ComputeClient(Protocol):
         Remote: GET /os-services?binary=nova-compute: their updated_at and state.
         """
 
+    async def tell_recovery(self) -> str | None:
+        """Return what is waited for while records that went back in time do not know what the hosts have; else None.
+
+        Remote: none; Nova believes its database.
+        """
+
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         """Look at these servers' ports again: what is kept with ACTIVE ones is as they are now, or they are gone.
 

@@ -63,7 +63,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.OverQuota,
     ),
     412: (errors.RevisionNumberConstraintFailed,),
-    503: (errors.PortChanged, errors.PublicationPending),
+    503: (errors.AddressesWithheld, errors.PortChanged, errors.PublicationPending),
 }
 
 PROBLEMS: dict[type[Exception], Problem] = {

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -27,7 +28,8 @@ class Networks:
 
     releasing: one at a time gives claims back, since it holds a connection of the pool while the ledger uses another.
     default_project: whose everything is without authentication. creations: clients' ports that are made together.
-    outbox: None where nobody is notified.
+    outbox: None where nobody is notified. recovery_seen: when the compute service was asked whether its records
+    recover, and what it said.
     """
 
     database: Database
@@ -39,6 +41,7 @@ class Networks:
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)
     creations: Batches[PortRequest, Port | RoostError] | None = None
     outbox: Outbox | None = None
+    recovery_seen: tuple[datetime | None, str | None] = (None, None)
 
     def stamp(self, objects: Sequence[New]) -> list[New]:
         """Return new objects with an id each, made now."""

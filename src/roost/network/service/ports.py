@@ -9,6 +9,7 @@ from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
+from roost.network.service.recovery import refuse_while_recovering
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 
@@ -37,8 +38,9 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
     """Make a user's port; an `immediate` one has its claim and its addresses when the call returns.
 
     Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure, MacAddressInUse, PortChanged.
+    IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
     """
+    await refuse_while_recovering(networks)
     return await creation.create(networks, request)
 
 
@@ -46,6 +48,7 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     """Make users' ports, all or none. Raises what create_port raises."""
     if len(wanted) == 1:
         return [await create_port(networks, wanted[0])]
+    await refuse_while_recovering(networks)
     await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
     return await creation.create_all(networks, wanted)
 
@@ -55,8 +58,10 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
 
     Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, PortBound,
     MacAddressInUse, what requests.plan_addresses and readdressing raise, IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure, PortChanged.
+    IpAddressGenerationFailure, PortChanged, AddressesWithheld.
     """
+    if changes.fixed_ips is not None or changes.host:
+        await refuse_while_recovering(networks)
     try:
         await port_updates.update_port(networks, port_id, changes)
     except asyncpg.UniqueViolationError as error:

@@ -1,0 +1,20 @@
+"""Clients get no address while the compute service's records, which went back in time, do not know who has which."""
+
+from datetime import timedelta
+
+from roost.network.errors import AddressesWithheld
+from roost.network.service import Networks
+
+LOOK_AGAIN = timedelta(seconds=1)
+"""How old the answer of the compute service may be: each port would be one question more otherwise."""
+
+
+async def refuse_while_recovering(networks: Networks) -> None:
+    """Raise AddressesWithheld while hosts may have guests with addresses that nobody here knows."""
+    now = networks.env.now()
+    asked_at, reason = networks.recovery_seen
+    if asked_at is None or not asked_at <= now < asked_at + LOOK_AGAIN:
+        reason = await networks.compute.tell_recovery()
+        networks.recovery_seen = now, reason
+    if reason is not None:
+        raise AddressesWithheld(f"no address is given to anyone now: {reason}")
