@@ -158,3 +158,44 @@ async def test_a_server_of_which_a_host_has_an_unknown_guest_is_made_nowhere(wor
     assert (await poll(world, NEW)).orders == ()
     await list_guests(world, NEW)
     assert (await poll(world, NEW)).orders == (order,)
+
+
+async def become_another(world: World) -> None:
+    """As if a standby had been promoted, or a dump restored into a new database."""
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.database_seen SET fingerprint = 'another'")
+
+
+async def test_in_another_database_nothing_is_launched_until_hosts_have_listed(world: World, network: Any) -> None:
+    before = await booted(world, network)
+    (server_id,) = await world.boot(network.id)
+    await become_another(world)
+    await world.conduct()
+    assert await attempts(world, server_id) == []
+    recovery = await service.look(world.compute)
+    assert recovery is not None
+    assert (recovery.mark_told, recovery.missing) == (None, len(HOSTS))
+    await world.conduct()
+    assert await attempts(world, server_id) == []
+    present = ListedGuest(server_id=before.id, host=before.host, attempt=1, state="running")
+    await list_guests(world, NEW, present)
+    assert await service.look(world.compute) is None
+    await world.run()
+    assert (await world.statuses())[server_id] == "ACTIVE"
+
+
+async def test_in_another_database_an_older_agent_is_not_waited_for_unless_a_mark_proves_it(
+    world: World, network: Any
+) -> None:
+    await booted(world, network)
+    agent = await told(world)
+    for host in HOSTS:
+        await world.set_version(host, 4)
+    await become_another(world)
+    assert await service.look(world.compute) is None
+    await become_another(world)
+    await go_back(world)
+    await poll(world, replace(agent, service_version=4))
+    recovery = await service.look(world.compute)
+    assert recovery is not None
+    assert (recovery.agent_label, recovery.missing) == (AGENT.label, len(HOSTS))

@@ -11,21 +11,24 @@ SQL = """
 CREATE TABLE compute.mark_key (key bytea NOT NULL);
 INSERT INTO compute.mark_key (key)
 VALUES (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
--- The records went back. mark_told: what proved it, mark_known: the agent's own in the records. ended_at: every host
--- that is alive has listed its guests since, or an operator said that it is enough (ended_by). epoch: where attempts go
--- on.
+-- The records went back, or may have, where agent_id is NULL: their database is another one. mark_told: what proved it,
+-- mark_known: the agent's own in the records. ended_at: every host that is alive has listed its guests since, or an
+-- operator said that it is enough (ended_by). epoch: where attempts go on.
 CREATE TABLE compute.recovery (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     noticed_at timestamptz NOT NULL DEFAULT now(),
-    agent_id uuid NOT NULL,
-    agent_label text NOT NULL,
-    mark_told bigint NOT NULL,
-    mark_known bigint NOT NULL,
+    agent_id uuid,
+    agent_label text NOT NULL DEFAULT '',
+    mark_told bigint,
+    mark_known bigint,
     epoch integer NOT NULL,
     ended_at timestamptz,
     ended_by text
 );
 CREATE UNIQUE INDEX recovery_open ON compute.recovery ((true)) WHERE ended_at IS NULL;
+-- Which database the records were in: its timeline and its number in the cluster.
+CREATE TABLE compute.database_seen (fingerprint text NOT NULL);
+INSERT INTO compute.database_seen (fingerprint) VALUES ('');
 -- When all guests of the host were last listed while the records are recovering.
 ALTER TABLE compute.host ADD COLUMN listed_at timestamptz;
 """

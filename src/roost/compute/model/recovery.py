@@ -37,16 +37,17 @@ class PendingHosts(Struct, frozen=True):
 class Recovery(Struct, frozen=True, kw_only=True):
     """The records went back in time. mark_told: what proved it; mark_known: the same agent's in the records.
 
-    agent_label: who told it. age_s: seconds since it was noticed. hosts_silent: how many have listed nothing since, and
-    are silent. hosts_missing: those that are alive and have listed nothing since, by name, at most NAMES_MAX of them;
-    missing: how many there are.
+    Both are None where the database is another one than before, so that they may have. agent_label: who told it.
+    age_s: seconds since it was noticed. hosts_silent: how many have listed nothing since, and are silent.
+    hosts_missing: those that are alive and have listed nothing since, by name, at most NAMES_MAX of them; missing: how
+    many there are.
     """
 
     id: int
     noticed_at: datetime
     agent_label: str
-    mark_told: int
-    mark_known: int
+    mark_told: int | None
+    mark_known: int | None
     age_s: float
     missing: int
     hosts_missing: tuple[str, ...]

@@ -17,7 +17,10 @@ def is_over(recovery: Recovery, *, host_down_after_s: float) -> bool:
 def recovery_sentence(recovery: Recovery) -> str:
     """Return what is waited for, in words for operators."""
     since = recovery.noticed_at.isoformat(timespec="seconds")
-    text = f"the records went back in time, as agent {recovery.agent_label or 'without a label'} showed at {since}"
+    if recovery.mark_told is None:
+        text = f"the database is another one since {since}, so the records may have gone back in time"
+    else:
+        text = f"the records went back in time, as agent {recovery.agent_label or 'without a label'} showed at {since}"
     text += "; nothing is launched, moved or given away until every host that is alive has listed its guests"
     if recovery.missing:
         names = ", ".join(recovery.hosts_missing)

@@ -72,7 +72,15 @@ async def begin_recovery(compute: Compute, agent: AgentIdentity, *, mark_told: i
 
 
 async def look(compute: Compute) -> Recovery | None:
-    """End the recovery if all hosts that are alive have listed their guests; return what is still under way."""
+    """Begin a recovery where the database is another one, and end one once all hosts that are alive have listed.
+
+    Return what is still under way.
+    """
+    async with compute.database.transaction() as tx:
+        began = await store.note_database(tx)
+    if began:
+        log.warning("the database is another one than before: hosts list their guests before anything is launched")
+        compute.wake(GUEST_CHANNEL)
     recovery = await find_recovery(compute)
     if recovery is None or not rules.is_over(recovery, host_down_after_s=compute.settings.host_down_after_s):
         return recovery

@@ -7,15 +7,12 @@ import msgspec
 
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
-from roost.compute.store.recovery import HAS_LISTED
+from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, VERSION_LISTS
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import Nic
-
-VERSION_LISTS = 5
-"""Agents of this service version and later list their guests when they are asked to."""
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -31,7 +28,7 @@ async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
 PENDING_HOSTS = f"""
 -- compute.list_pending_hosts
 SELECT DISTINCT host, false AS to_list FROM compute.guest WHERE reported IS DISTINCT FROM desired
-    AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
+    AND {FOLLOWS}
 UNION ALL SELECT h.name, true FROM compute.recovery r JOIN compute.host h ON NOT {HAS_LISTED}
 WHERE r.ended_at IS NULL AND h.service_version >= {VERSION_LISTS}
 """
@@ -48,7 +45,7 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 # another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
 # that is back destroys guests whose servers are elsewhere by now before it makes any. A server of which some host has a
 # guest that the records do not know is made nowhere. While the records recover there are no orders.
-ORDERS = """
+ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
     CASE WHEN g.desired <> 'absent' OR (EXISTS (
@@ -63,7 +60,7 @@ WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
     SELECT FROM compute.guest f
     WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $7)))
   AND (g.desired = 'absent' OR NOT EXISTS (SELECT FROM compute.unknown_guest u WHERE u.server_id = g.server_id))
-  AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
+  AND {FOLLOWS}
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[]))
 ORDER BY g.created_at, g.server_id

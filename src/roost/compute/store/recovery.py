@@ -11,6 +11,14 @@ FIRST_EPOCH_S = 1_767_225_600
 """In seconds since 1970: the beginning of 2026. Attempts are 31 bits wide, enough for 68 years of seconds."""
 LAST_EPOCH = "coalesce((SELECT max(epoch) FROM compute.recovery), 0)"
 """Attempts that are drawn are above it: no host can have had them before the records went back."""
+FINGERPRINT = """(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || ' '
+    || (SELECT oid FROM pg_database WHERE datname = current_database()))"""
+"""A promotion and a recovery to a point in time begin another timeline; a dump is restored into another database."""
+FOLLOWS = f"""(NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
+    AND EXISTS (SELECT FROM compute.database_seen WHERE fingerprint IN ('', {FINGERPRINT})))"""
+"""The records are believed: they are not recovering, and no other database was seen last."""
+VERSION_LISTS = 5
+"""Agents of this service version and later list their guests when they are asked to."""
 HAS_LISTED = "(h.listed_at IS NOT NULL AND h.listed_at >= r.noticed_at)"
 
 READ_MARKS = """-- compute.read_marks
@@ -40,11 +48,13 @@ async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
     return read_row(MarkRow, row)
 
 
+NEXT_EPOCH = f"greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S}, {LAST_EPOCH} + 1)"
 BEGIN = f"""-- compute.begin_recovery
-INSERT INTO compute.recovery (agent_id, agent_label, mark_told, mark_known, epoch)
-SELECT $1, $2, $3, $4, greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S},
-    {LAST_EPOCH} + 1)
-ON CONFLICT DO NOTHING RETURNING id"""
+INSERT INTO compute.recovery AS r (agent_id, agent_label, mark_told, mark_known, epoch)
+VALUES ($1, $2, $3, $4, {NEXT_EPOCH})
+ON CONFLICT ((true)) WHERE ended_at IS NULL DO UPDATE SET agent_id = excluded.agent_id,
+    agent_label = excluded.agent_label, mark_told = excluded.mark_told, mark_known = excluded.mark_known
+WHERE r.agent_id IS NULL RETURNING id"""
 RAISE_MARK = """-- compute.raise_mark
 INSERT INTO compute.agent AS a (id, label, mark) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET mark = greatest(a.mark, excluded.mark)"""
@@ -55,11 +65,27 @@ UPDATE compute.work SET lease_owner = NULL, lease_until = NULL WHERE server_id I
 
 
 async def begin(tx: Connection, agent_id: str, label: str, *, mark_told: int, mark_known: int) -> bool:
-    """Begin a recovery unless one is under way; return whether it began. The agent's mark proves it once."""
+    """Begin a recovery, or prove the one that is under way; return whether it did. The agent's mark proves it once."""
     began = await tx.fetchval(BEGIN, agent_id, label, mark_told, mark_known) is not None
     if began:
         await tx.execute(TAKE_LEASES)
     await tx.execute(RAISE_MARK, agent_id, label, mark_told)
+    return began
+
+
+# In one statement, so that nobody believes the records in between. Nothing was seen before in one that was just made.
+NOTE_DATABASE = f"""-- compute.note_database
+WITH seen AS (SELECT fingerprint FROM compute.database_seen WHERE fingerprint <> {FINGERPRINT} FOR UPDATE
+), other AS (UPDATE compute.database_seen SET fingerprint = {FINGERPRINT} FROM seen RETURNING seen.fingerprint)
+INSERT INTO compute.recovery (epoch) SELECT {NEXT_EPOCH} FROM other WHERE fingerprint <> ''
+ON CONFLICT DO NOTHING RETURNING id"""
+
+
+async def note_database(tx: Connection) -> bool:
+    """Begin a recovery if the database is another one than was seen last; return whether it began."""
+    began = await tx.fetchval(NOTE_DATABASE) is not None
+    if began:
+        await tx.execute(TAKE_LEASES)
     return began
 
 
@@ -80,7 +106,7 @@ SELECT r.id, r.noticed_at, r.agent_label, r.mark_told, r.mark_known,
 FROM compute.recovery r CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE NOT h.silent) AS missing, count(*) FILTER (WHERE h.silent) AS hosts_silent,
         coalesce((array_agg(h.name ORDER BY h.name) FILTER (WHERE NOT h.silent))[:{NAMES_MAX}], '{{}}') AS hosts_missing
-    FROM compute.host h WHERE NOT {HAS_LISTED}) h
+    FROM compute.host h WHERE NOT {HAS_LISTED} AND (r.agent_id IS NOT NULL OR h.service_version >= {VERSION_LISTS})) h
 WHERE r.ended_at IS NULL"""
 
 

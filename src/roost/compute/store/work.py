@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
 from roost.compute.store.history import keep_servers
-from roost.compute.store.recovery import LAST_EPOCH
+from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
@@ -18,7 +18,7 @@ LEASE_WORK = f"""-- compute.lease_work
 WITH due AS (
     SELECT server_id FROM compute.work
     WHERE run_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until < clock_timestamp())
-        AND NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
+        AND {FOLLOWS}
         AND ($4::text[] IS NULL OR stage IN ('create_ports', 'place') OR NOT EXISTS (
             SELECT FROM compute.host h WHERE h.name = placed ->> 'host' AND h.cell <> ALL ($4)))
     ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
