@@ -4,8 +4,7 @@ What a host has is never wrong; what is heard of it may be. No two guests of a s
 """
 
 from collections import Counter
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -13,12 +12,14 @@ import msgspec
 from tests.agent.cloud import AGENT
 from tests.compute.reporting import report
 from tests.simulation.agents import ports_of
+from tests.world import GuestUp
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.ports import AgentPorts
 from roost.compute.service import Compute, guests
-from roost.compute.service.servers import get_server
+from roost.network.model.ports import PortFilter
 from roost.network.service import Networks
+from roost.network.service.ports import list_ports
 from roost.platform.errors import RoostError
 from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
 
@@ -37,12 +38,16 @@ class Turn(Enum):
 
 @dataclass
 class Guest:
-    """What a host has of a server. addresses: as its NICs were bound. dark: since the host lost its power."""
+    """What a host has of a server. addresses: as its agent was told. dark: since the host lost its power.
+
+    as_told: no NIC of it was plugged, unplugged or changed since its agent was told of them.
+    """
 
     attempt: int
     state: str
     addresses: frozenset[str] = frozenset()
     dark: bool = False
+    as_told: bool = True
 
 
 @dataclass
@@ -125,6 +130,9 @@ class Hosts:
             if state == "failed":
                 del self.guests[key]
         else:
+            if guest.state != state and all(port.binding == "bound" for port in order.ports):
+                guest.addresses = frozenset(address for port in order.ports for address in port.addresses)
+                guest.as_told = True
             guest.state, guest.dark = state, False
         self.check_nics()
         return self._report(order, state)
@@ -153,27 +161,37 @@ class Hosts:
             desired=order.desired,
         )  # fmt: skip
 
-    async def replug(self) -> None:
-        """Take from guests the addresses that their servers have given up while they run."""
+    async def replug(self, server_id: str) -> None:
+        """Note that NICs of a server were plugged, unplugged or changed, perhaps."""
+        ports = await list_ports(self.networks, PortFilter(device_ids=(server_id,)))
+        for (of_server, _), guest in self.guests.items():
+            guest.as_told = guest.as_told and of_server != server_id
+        self.unplug({server_id: {address.address for port in ports for address in port.addresses}})
+
+    def unplug(self, addresses_by_server: Mapping[str, Collection[str]]) -> None:
+        """Take from guests that were replugged what their servers have given up meanwhile."""
         for (server_id, _), guest in self.guests.items():
-            with suppress(RoostError):
-                ports = (await get_server(self.compute, server_id)).ports
-                guest.addresses &= {address for port in ports for address in port.addresses}
+            if not guest.as_told and server_id in addresses_by_server:
+                guest.addresses &= frozenset(addresses_by_server[server_id])
 
     def list_present(self) -> set[tuple[str, str]]:
         """Return (server, host) of guests on hosts that have had power all along."""
         return {key for key, guest in self.guests.items() if not guest.dark}
 
-    def check_nics(self) -> None:
-        """Raise AssertionError where two guests with their NICs up are one server's, or have one address."""
-        up = [
-            (server, host, guest)
-            for (server, host), guest in self.guests.items()
+    def list_up(self) -> list[GuestUp]:
+        """Return the guests that have their NICs up."""
+        return [
+            GuestUp(server_id, host, tuple(sorted(guest.addresses)), guest.as_told)
+            for (server_id, host), guest in self.guests.items()
             if guest.state in NICS_UP and not guest.dark and host not in self.off
         ]
+
+    def check_nics(self) -> None:
+        """Raise AssertionError where two guests with their NICs up are one server's, or have one address."""
+        guests_up = self.list_up()
         for name, owners in (
-            ("server", [(server, host) for server, host, _ in up]),
-            ("address", [(address, host) for _, host, guest in up for address in guest.addresses]),
+            ("server", [(guest.server_id, guest.host) for guest in guests_up]),
+            ("address", [(address, guest.host) for guest in guests_up for address in guest.addresses]),
         ):
             twice = [owner for owner, count in Counter(owner for owner, _ in owners).items() if count > 1]
             assert not twice, f"NICs of one {name} are up twice: {[pair for pair in owners if pair[0] in twice]}"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from tests.conductor.world import BY
-from tests.simulation import errors, users
+from tests.simulation import errors, looks, users
 from tests.simulation.beginning import HOSTS, VCPUS
 from tests.simulation.chance import SKEW_S_MAX
 from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
@@ -50,20 +50,8 @@ SELECT server_id FROM compute.work WHERE stage IN ('launch', 'copy', 'stop', 're
 
 Returns the servers that waited for their hosts meanwhile.
 """
-CLAIMED = """
-SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
-JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
-LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
-UNION ALL SELECT server_id, host FROM compute.guest WHERE fenced_by = 'stopped'
-"""
-"""And what a silent host has with its NICs down, and destroys before it makes anything else."""
 SOURCES = """
 SELECT DISTINCT source_host FROM compute.move WHERE open AND source_host IS NOT NULL ORDER BY 1
-"""
-PORTS = """
-SELECT p.id, p.device_id, s.launched_at IS NOT NULL AS launched,
-    (SELECT array_agg(host(a.address) ORDER BY a.address) FROM network.address a WHERE a.port_id = p.id) AS addresses
-FROM network.port p LEFT JOIN compute.server s ON s.id::text = p.device_id
 """
 
 
@@ -75,7 +63,7 @@ async def conduct(story: Story) -> None:
     ended = await run_planned(story.world.conductor, plan)
     if ended != "nothing":
         story.note("a conductor:", ended)
-        await _look(story)
+        await looks.look_around(story)
 
 
 async def misconduct(story: Story) -> None:
@@ -186,7 +174,7 @@ async def _wake(story: Story, plan: Plan) -> None:
         story.sleepers.remove(sleeper)
         plan.woken.set()
         story.note("a conductor wakes:", await sleeper[1])
-        await _look(story)
+        await looks.look_around(story)
 
 
 async def host_turn(story: Story) -> None:
@@ -207,20 +195,6 @@ async def all_fail(story: Story) -> None:
     """Whatever hosts launch fails."""
     await story.hosts.turn(story.hosts.names, Turn.FAILS)
     story.note("all hosts fail launches")
-
-
-async def _look(story: Story) -> None:
-    """What is there is claimed, until it is gone; and whoever was ACTIVE keeps the addresses that it had."""
-    async with story.world.database.connection() as connection:
-        claimed = {(row["server_id"], row["name"]) for row in await connection.fetch(CLAIMED)}
-        ports = {(row["id"], row["device_id"]): row for row in await connection.fetch(PORTS)}
-    has = {port: tuple(row["addresses"]) for port, row in ports.items() if row["launched"] and row["addresses"]}
-    for port in story.addresses.keys() & ports.keys():
-        assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
-    story.addresses = {port: addresses for port, addresses in has.items() if story.readdressed.isdisjoint(port)}
-    stray = story.hosts.list_present() - claimed
-    assert not stray, f"guests for which nothing is claimed: {stray}"
-    await errors.look_for_room(story)
 
 
 async def send_late(story: Story) -> None:

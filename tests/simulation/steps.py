@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from unittest.mock import patch
 
-from tests.simulation import mishaps, rest, users
+from tests.simulation import looks, mishaps, rest, users
 from tests.simulation.effects import calls_planned
 from tests.simulation.mishaps import Step
 from tests.simulation.story import Story
@@ -34,6 +34,7 @@ async def tell(story: Story, steps: int = STEPS) -> None:
             for _ in range(steps):
                 (step,) = story.random.choices(list(WEIGHTS), list(WEIGHTS.values()))
                 await step(story)
+                await looks.look_at_guests(story)
             await rest.come_to_rest(story)
             await rest.check(story)
         finally:

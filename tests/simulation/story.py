@@ -1,7 +1,8 @@
 """One story: a world, what happened in it so far, and what its users may count on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND 
         WHERE m.server_id = s.id AND m.open AND (h.forced_down OR h.silent)) AS source_up
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
+DEVICE_OF = "SELECT device_id FROM network.port WHERE id = $1"
 VIEW_PORT = """
 SELECT p.host IS NOT NULL AS bound,
     (SELECT array_agg(q.mac_address::text) FROM network.port q WHERE q.network_id = p.network_id AND q.id <> p.id)
@@ -145,6 +147,16 @@ class Story:
         self.readdressed.update(id for id in (port, server) if id is not None)
         self.addresses = {key: value for key, value in self.addresses.items() if key[0] != port and key[1] != server}
 
+    @asynccontextmanager
+    async def replugging(self, *, port: str = "", server: str = "") -> AsyncIterator[None]:
+        """Note that NICs of a server, or of the one that has a port, are changed while the block runs."""
+        if port:
+            async with self.world.database.connection() as connection:
+                server = await connection.fetchval(DEVICE_OF, port) or ""
+        yield
+        if server:
+            await self.hosts.replug(server)
+
     async def view(self, server_id: str) -> View | None:
         """Return what anybody can see of the server, None where it is gone."""
         try:
@@ -196,9 +208,9 @@ class Story:
         """Ask it of a port; the answer must be the one that the naive table expects. mac: the one that it is to get."""
         view = await self.view_port(port)
         expected = expect_port(action, view, mac=mac)
-        why = await find_refusal(ask)
+        async with self.replugging(port=port):
+            why = await find_refusal(ask)
         self.note(action, port, f"refused: {why.split(':')[0]}" if why else "")
-        await self.hosts.replug()
         if not why.startswith(PortChanged.__name__):  # the request can be repeated
             assert expected in (None, not why), f"{action}: {why or 'accepted'}, and the port is {view}"
         return not why

@@ -216,7 +216,8 @@ async def attach(story: Story) -> None:
         await interfaces.attach_interface(compute, server, nic, BY, permissions=None)
 
     possible = await _can_attach(story, server, nic)
-    await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server, possible=possible)
+    async with story.replugging(server=server):
+        await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server, possible=possible)
 
 
 async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool:
@@ -251,8 +252,8 @@ async def detach(story: Story) -> None:
         async def ask(compute: Compute) -> None:
             await interfaces.detach_interface(compute, server, port_id, BY)
 
-        await _may_die(story, lambda networks: ask(_with(story, networks)), "detach", server_id)
-        await story.hosts.replug()
+        async with story.replugging(server=server_id):
+            await _may_die(story, lambda networks: ask(_with(story, networks)), "detach", server_id)
 
 
 def _who(story: Story) -> Requester:
@@ -312,8 +313,8 @@ async def change_port(story: Story) -> None:
         await port_service.update_port(networks, port, changes)
 
     if (plan := _plan(story)) is not None:
-        await _die(story, ask, plan, name, port)
-        await story.hosts.replug()
+        async with story.replugging(port=port):
+            await _die(story, ask, plan, name, port)
     else:
         await story.ask_port(name, port, lambda: ask(story.world.networks), mac=mac)
 
@@ -328,8 +329,8 @@ async def delete_port(story: Story) -> None:
         await port_service.delete_port(networks, port)
 
     if (plan := _plan(story)) is not None:
-        await _die(story, ask, plan, "delete", port)
-        await story.hosts.replug()
+        async with story.replugging(port=port):
+            await _die(story, ask, plan, "delete", port)
     else:
         await story.ask_port("delete", port, lambda: ask(story.world.networks))
     there = await port_service.list_ports(story.world.networks, PortFilter(ids=(port,)))
