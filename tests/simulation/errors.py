@@ -84,8 +84,9 @@ def _count_free(room: Room, before: Room) -> int:
 
 
 def _has_room(story: Story, want: Want, hosts_free: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    lost = story.hosts.cut | story.hosts.off | story.hosts.deaf | story.hosts.recabled
     return any(
-        host not in story.hosts.cut | story.hosts.off
+        host not in lost
         and vcpus >= VCPUS[want.flavor]
         and want.rack in (None, HOSTS[host])
         and all(free.get(story.provider_of(network, HOSTS[host]), 0) > 0 for network in want.networks)

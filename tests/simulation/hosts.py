@@ -1,10 +1,12 @@
 """Hosts that a story plays: they lose reports, repeat them, send them late, fail launches, are cut off, lose power.
 
+They are cut off in one direction too, cabled otherwise, and installed anew.
+
 What a host has is never wrong; what is heard of it may be. No two guests of a server ever have their NICs up at once.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -16,12 +18,22 @@ from tests.world import GuestUp
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.ports import AgentPorts
+from roost.compute.errors import HostHeld
 from roost.compute.service import Compute, guests
 from roost.network.model.ports import PortFilter
 from roost.network.service import Networks
 from roost.network.service.ports import list_ports
 from roost.platform.errors import RoostError
-from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
+from roost.seams.agent import (
+    NICS_UP,
+    AgentIdentity,
+    GuestAttempt,
+    GuestOrder,
+    GuestReport,
+    GuestsBody,
+    Polled,
+    Refusal,
+)
 
 
 class Turn(Enum):
@@ -34,6 +46,7 @@ class Turn(Enum):
     LATE = "reports come later"
     STUBBORN = "changes nothing"
     UNHEARD = "answers are lost"
+    UNANSWERED = "answers to reports are lost"
 
 
 @dataclass
@@ -52,7 +65,11 @@ class Guest:
 
 @dataclass
 class Hosts:
-    """All hosts. cut: nothing is heard of them; off: they have no power either. failed: servers that one failed."""
+    """All hosts. cut: nothing is heard of them; off: they have no power either. deaf: no answer reaches them.
+
+    recabled: they reach other networks than at the beginning. agents: of hosts that have their own; one has the rest.
+    unlisted: their agents have begun anew, and tell first which guests they have. failed: servers that one failed.
+    """
 
     compute: Compute
     networks: Networks
@@ -61,7 +78,11 @@ class Hosts:
     guests: dict[tuple[str, str], Guest] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     off: set[str] = field(default_factory=set)
-    late: list[GuestReport] = field(default_factory=list)
+    deaf: set[str] = field(default_factory=set)
+    recabled: set[str] = field(default_factory=set)
+    agents: dict[str, AgentIdentity] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
+    late: list[tuple[AgentIdentity, GuestReport]] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
 
     def lose_power(self, host: str) -> None:
@@ -72,19 +93,44 @@ class Hosts:
 
     def come_back(self, host: str) -> None:
         """The host is heard again, with what it had; what is not to go goes on after its next turn."""
-        self.cut.discard(host)
-        self.off.discard(host)
+        if host in self.off:
+            self.unlisted.add(host)
+        for lost in (self.cut, self.off, self.deaf):
+            lost.discard(host)
+
+    def reinstall(self, host: str, agent_id: str) -> None:
+        """The host is empty, and has another agent."""
+        self.guests = {key: guest for key, guest in self.guests.items() if key[1] != host}
+        self.agents[host] = msgspec.structs.replace(AGENT, id=agent_id)
+        self.unlisted.add(host)
+
+    def agent_of(self, host: str) -> AgentIdentity:
+        """Return who serves the host, or would."""
+        agent, version = self.agents.get(host, AGENT), self.versions.get(host)
+        return agent if version is None else msgspec.structs.replace(agent, service_version=version)
+
+    async def poll(self, hosts: Sequence[str], agent: AgentIdentity) -> Polled | None:
+        """Return what an agent's hosts are asked for; None where another agent still has them."""
+        try:
+            return await guests.Polls(self.compute).poll(hosts, agent=agent, busy=[], wait_s=0)
+        except HostHeld:
+            return None
 
     async def turn(self, hosts: Collection[str], how: Turn) -> int:
         """Ask for the hosts' orders, carry them out and report; how many there were."""
         heard = [host for host in hosts if host not in self.cut | self.off]
         if not heard:
             return 0
+        hosts_by_agent: defaultdict[AgentIdentity, list[str]] = defaultdict(list)
+        for host in heard:
+            hosts_by_agent[self.agent_of(host)].append(host)
+            if host in self.unlisted:
+                await self._list_guests(host, is_heard=how is not Turn.UNHEARD and host not in self.deaf)
         orders: list[GuestOrder] = []
-        for version in sorted({self.versions.get(host, 0) for host in heard}):
-            agent = msgspec.structs.replace(AGENT, service_version=version) if version else AGENT
-            theirs = [host for host in heard if self.versions.get(host, 0) == version]
-            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        for agent, theirs in hosts_by_agent.items():
+            if (polled := await self.poll(theirs, agent)) is not None:
+                orders += polled.orders
+        orders = [order for order in orders if order.host not in self.deaf | self.unlisted]
         if how is Turn.UNHEARD:
             return len(orders)
         reports = [report for order in orders if (report := await self._carry_out(order, how)) is not None]
@@ -93,19 +139,43 @@ class Hosts:
                 guest.dark = False
         self.check_nics()
         if how is Turn.LATE:
-            self.late += reports
+            self.late += [(self.agent_of(report.host), report) for report in reports]
         elif how is not Turn.LOST:
-            await self.send(reports * (2 if how is Turn.REPEATED else 1))
+            for agent in hosts_by_agent:
+                theirs_told = [report for report in reports if self.agent_of(report.host) == agent]
+                is_heard = how is not Turn.UNANSWERED
+                await self.send(theirs_told * (2 if how is Turn.REPEATED else 1), agent, is_heard=is_heard)
         return len(orders)
 
-    async def send(self, reports: list[GuestReport]) -> None:
-        """Report; guests that are superseded are destroyed."""
-        answers = await report(self.compute, reports, agent=AGENT)
+    async def send(self, reports: Sequence[GuestReport], agent: AgentIdentity, *, is_heard: bool = True) -> None:
+        """Report; guests that are superseded are destroyed, if the answer is heard."""
+        answers = await report(self.compute, reports, agent=agent)
         for said, answer in zip(reports, answers, strict=True):
-            if answer.refusal is Refusal.SUPERSEDED:
-                guest = self.guests.get(said.key)
-                if guest is not None and guest.attempt == said.attempt:
-                    del self.guests[said.key]
+            if is_heard and answer.refusal is Refusal.SUPERSEDED and self.agent_of(said.host) == agent:
+                self._destroy(said)
+
+    def _destroy(self, superseded: GuestAttempt) -> None:
+        guest = self.guests.get(superseded.key)
+        if guest is not None and guest.attempt == superseded.attempt:
+            del self.guests[superseded.key]
+
+    async def _list_guests(self, host: str, *, is_heard: bool) -> None:
+        """Tell which guests a host has, once its agent has the lease; those that are superseded are destroyed."""
+        agent = self.agent_of(host)
+        if (polled := await self.poll([host], agent)) is None:
+            return
+        listed = tuple(
+            ListedGuest(server_id=server_id, host=on, attempt=guest.attempt)
+            for (server_id, on), guest in self.guests.items()
+            if on == host
+        )
+        before = f"{host[:-1]}{int(host[-1]) - 1}"
+        body = GuestsBody(agent=agent, guests=listed, as_of=polled.as_of, after=before, until=host)
+        superseded = await guests.compare_guests(self.compute, body)
+        if is_heard:
+            self.unlisted.discard(host)
+            for guest in superseded:
+                self._destroy(guest)
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         key, state = order.key, str(order.desired)
@@ -116,7 +186,7 @@ class Hosts:
             self.guests.pop(key, None)
             await self._ports_of(order).give_back(order)
         elif guest is None or guest.attempt != order.attempt:
-            if not await self._begin(order):
+            if not await self._begin(order) or how is Turn.UNANSWERED:
                 return None
             addresses = await self._take_ports(order)
             if how is Turn.FAILS or addresses is None:
@@ -150,7 +220,8 @@ class Hosts:
 
     async def _begin(self, order: GuestOrder) -> bool:
         try:
-            (answer,) = await report(self.compute, [self._report(order, "begun")], agent=AGENT)
+            agent = self.agent_of(order.host)
+            (answer,) = await report(self.compute, [self._report(order, "begun")], agent=agent)
         except RoostError:
             return False
         return answer.accepted

@@ -23,6 +23,9 @@ SLEEPERS_MAX = 2
 LEASE_IS_OVER_S = 35.0
 LAUNCH_IS_LATE_S = 70.0
 SILENT_AFTER_S = 40.0
+BACK_SHARE = 0.6
+EVACUATED_SHARE = 0.5
+RACKS = ("rack1", "rack2")
 CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
 """Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
 CUT_OFF = (1, 2, 3, 5, 8)
@@ -180,7 +183,7 @@ async def _wake(story: Story, plan: Plan) -> None:
 async def host_turn(story: Story) -> None:
     """A host does what it is asked for, in one way or another."""
     host = story.random.choice(story.hosts.names)
-    how = story.random.choices(list(Turn), (12, 3, 2, 2, 3, 1, 2))[0]
+    how = story.random.choices(list(Turn), (12, 3, 2, 2, 3, 1, 2, 1))[0]
     if orders := await story.hosts.turn([host], how):
         story.note(host, "had", orders, "orders:", how.value)
 
@@ -201,9 +204,9 @@ async def send_late(story: Story) -> None:
     """A report arrives that was under way for long."""
     if story.hosts.late:
         story.random.shuffle(story.hosts.late)
-        report = story.hosts.late.pop()
+        agent, report = story.hosts.late.pop()
         story.note(report.host, "reports late:", report.server_id, report.state)
-        await story.hosts.send([report])
+        await story.hosts.send([report], agent)
 
 
 async def cut_off(story: Story) -> None:
@@ -214,9 +217,22 @@ async def cut_off(story: Story) -> None:
     story.note(host, "is cut off")
 
 
+async def cut_one_way(story: Story) -> None:
+    """A host is cut off in the middle of its turn: what it says is lost, or what it is answered."""
+    host = story.random.choice(story.hosts.names)
+    how, lost = story.random.choice(((Turn.LOST, story.hosts.cut), (Turn.UNANSWERED, story.hosts.deaf)))
+    await story.hosts.turn([host], how)
+    lost.add(host)
+    await errors.harm_near(story, host)
+    story.note(host, "is cut off in one direction:", how.value)
+
+
 async def lose_power(story: Story) -> None:
     """A host loses its power, and an operator says so."""
-    host = story.random.choice(story.hosts.names)
+    await _lose_power(story, story.random.choice(story.hosts.names))
+
+
+async def _lose_power(story: Story, host: str) -> None:
     story.hosts.lose_power(host)
     await users.force_down(story, host, True)
     await errors.harm_near(story, host)
@@ -225,7 +241,7 @@ async def lose_power(story: Story) -> None:
 
 async def come_back(story: Story) -> None:
     """A host that was cut off or without power is back."""
-    if lost := sorted(story.hosts.cut | story.hosts.off):
+    if lost := sorted(story.hosts.cut | story.hosts.off | story.hosts.deaf):
         await bring_back(story, story.random.choice(lost))
 
 
@@ -252,13 +268,58 @@ async def recabled(story: Story) -> None:
         rows = await connection.fetch(SOURCES)
     if (host := story.some([row["source_host"] for row in rows])) is None:
         return
-    await story.world.declare(host, reach=["elsewhere"], vcpus=VCPUS)
-    story.note(host, "is cabled otherwise")
+    await cable(story, host)
     for step in (all_fail, conduct, all_hosts, conduct)[: story.random.choice((2, 4, 4))]:
         await step(story)
     await _meanwhile(story, WHILE_MOVING, story.random.choice((0, 2, 4)))
-    await story.world.declare(host, reach=[HOSTS[host], "backend"], vcpus=VCPUS)
-    story.note(host, "is cabled as before")
+    await cable(story, host, as_before=True)
+
+
+async def cable(story: Story, host: str, *, as_before: bool = False) -> None:
+    """Have a host reach other networks than at the beginning, or the same again."""
+    others = [[], ["elsewhere"], ["backend"], [next(rack for rack in RACKS if rack != HOSTS[host]), "backend"]]
+    reach = [HOSTS[host], "backend"] if as_before else story.random.choice(others)
+    if as_before:
+        story.hosts.recabled.discard(host)
+    else:
+        story.hosts.recabled.add(host)
+        await errors.harm_near(story, host)
+    await story.world.declare(host, reach=reach, vcpus=VCPUS)
+    story.note(host, "is cabled", "as before" if as_before else f"otherwise: {reach}")
+
+
+async def cable_some(story: Story) -> None:
+    """A host is cabled otherwise, or as before."""
+    if (host := story.some(sorted(story.hosts.recabled))) is not None and story.random.random() < BACK_SHARE:
+        await cable(story, host, as_before=True)
+    else:
+        await cable(story, story.random.choice(story.hosts.names))
+
+
+async def reinstalled(story: Story) -> None:
+    """A host loses its power, is installed anew, and comes back empty under another agent's id."""
+    if not story.hosts.agents:
+        return
+    host = story.random.choice(story.hosts.names)
+    await _lose_power(story, host)
+    await pass_time(story, SILENT_AFTER_S)
+    await all_hosts(story)
+    await look_for_silent(story)
+    if story.random.random() < EVACUATED_SHARE:
+        await users.evacuate(story)
+    await _meanwhile(story, AFTER_DISASTER, story.random.choice((0, 2, 4)))
+    if host in story.hosts.off:
+        story.hosts.reinstall(host, story.chance.env.new_uuid())
+        story.note(host, "is installed anew")
+        if story.random.random() < BACK_SHARE:
+            await bring_back(story, host)
+
+
+async def restart_agent(story: Story) -> None:
+    """A host's agent begins anew: it tells first which guests it has."""
+    host = story.random.choice(story.hosts.names)
+    story.hosts.unlisted.add(host)
+    story.note("the agent of", host, "begins anew")
 
 
 async def doubted_host(story: Story) -> None:

@@ -34,7 +34,7 @@ class View(NamedTuple):
     """What anybody can see of a server, and who is at work on it. move: of which kind, if one is not over.
 
     copying: a host is asked for a guest that takes over the memory of the one that runs. forced_down: an operator says
-    that its host runs nothing. source_up: the host that it moved from is heard of.
+    that its host runs nothing. source_up: the host that it moved from is heard of; None: it is cabled otherwise.
     """
 
     status: str
@@ -46,7 +46,7 @@ class View(NamedTuple):
     host_down: bool
     locked: bool
     forced_down: bool = False
-    source_up: bool = True
+    source_up: bool | None = True
 
 
 def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | None:

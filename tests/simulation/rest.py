@@ -44,8 +44,10 @@ async def come_to_rest(story: Story) -> None:
     """Everybody is back, wakes and is heard; what waits for its user is decided."""
     story.note("rest")
     story.partition.calls_left = 0
-    for host in sorted(story.hosts.cut | story.hosts.off):
+    for host in sorted(story.hosts.cut | story.hosts.off | story.hosts.deaf):
         await mishaps.bring_back(story, host)
+    for host in sorted(story.hosts.recabled):
+        await mishaps.cable(story, host, as_before=True)
     while story.sleepers:
         await mishaps.wake(story)
     while story.hosts.late:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+from tests.agent.cloud import AGENT
 from tests.conductor.world import BY, World
 from tests.simulation.beginning import HOSTS, SUBNETS, Beginning
 from tests.simulation.chance import SeededEnv
@@ -23,13 +25,17 @@ RACKS = dict(zip(SUBNETS, ("rack1", "rack2"), strict=False))
 FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
 """Service versions of agents; most fleets have those of the early order, which say none."""
 FOCUS_SHARE = 0.8
+OWN_AGENTS_SHARE = 0.4
+"""How often each host has an agent of its own; otherwise one agent has all, which costs less."""
+SET_AGENT = "UPDATE compute.host SET agent_id = $2::text::uuid WHERE name = $1"
 VIEW = """
 SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND m.open) AS move,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.desired = 'incoming') AS copying,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost,
     coalesce((SELECT h.forced_down FROM compute.host h WHERE h.name = s.host), false) AS forced_down,
     NOT EXISTS (SELECT FROM compute.move m JOIN compute.host h ON h.name = m.source_host
-        WHERE m.server_id = s.id AND m.open AND (h.forced_down OR h.silent)) AS source_up
+        WHERE m.server_id = s.id AND m.open AND (h.forced_down OR h.silent)) AS source_up,
+    (SELECT m.source_host FROM compute.move m WHERE m.server_id = s.id AND m.open) AS source_host
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
 DEVICE_OF = "SELECT device_id FROM network.port WHERE id = $1"
@@ -105,15 +111,26 @@ class Story:
         story.networks = networks
         segments = (await world.compute.network.get_networks(networks[:1]))[networks[0]].segments
         story.segments = {(networks[0], str(segment.name)): segment.provider_uuid for segment in segments}
+        if story.random.random() < OWN_AGENTS_SHARE:
+            await story._have_own_agents()
         fleet = story.random.choice(FLEETS)
         for host in story.hosts.names if fleet else ():
             await story.upgrade(host, story.random.choice(fleet))
         return story
 
+    async def _have_own_agents(self) -> None:
+        """Have an agent for each host, from the beginning."""
+        for host in self.hosts.names:
+            self.hosts.agents[host] = replace(AGENT, id=self.chance.env.new_uuid())
+            async with self.world.database.connection() as connection:
+                await connection.execute(SET_AGENT, host, self.hosts.agents[host].id)
+        self.note("each host has an agent of its own")
+
     async def upgrade(self, host: str, version: int) -> None:
         """Have an agent of this service version on a host."""
         self.hosts.versions[host] = version
-        await self.world.set_version(host, version)
+        if host not in self.hosts.cut | self.hosts.off:
+            await self.hosts.poll([host], self.hosts.agent_of(host))
         self.note("the agent of", host, "is of version", version)
 
     def note(self, *words: object) -> None:
@@ -165,10 +182,11 @@ class Story:
             return None
         async with self.world.database.connection() as connection:
             row = await connection.fetchrow(VIEW, server_id)
+        source_up = row["source_up"] if row["source_host"] not in self.hosts.recabled else None
         return View(
             status=server.status, task_state=server.task_state, stage=row["stage"], move=row["move"],
             copying=row["copying"], guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
-            forced_down=row["forced_down"], source_up=row["source_up"],
+            forced_down=row["forced_down"], source_up=source_up,
         )  # fmt: skip
 
     async def view_port(self, port_id: str) -> PortView | None:

@@ -220,13 +220,18 @@ async def attach(story: Story) -> None:
         await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server, possible=possible)
 
 
-async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool:
-    """Return whether the NIC has an address that the server's host reaches, or can get one; and is nobody else's."""
+async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool | None:
+    """Return whether the NIC has an address that the server's host reaches, or can get one; and is nobody else's.
+
+    None: the host is cabled otherwise than at the beginning.
+    """
     async with story.world.database.connection() as connection:
         host = await connection.fetchval("SELECT host FROM compute.server WHERE id = $1", server)
         port = await connection.fetchrow(PORT_TO_ATTACH, nic.port_id)
         if host is None or (port is not None and port["device_id"]):
             return False
+        if host in story.hosts.recabled:
+            return None
         provider = story.provider_of(str(nic.network_id or port["network_id"]), HOSTS[host])
         if port is not None and port["providers"]:
             return {str(uuid) for uuid in port["providers"]} == {provider}
@@ -356,7 +361,7 @@ def _plan(story: Story) -> Plan | None:
 
 
 async def _may_die(
-    story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str, *, possible: bool = True
+    story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str, *, possible: bool | None = True
 ) -> None:
     if (plan := _plan(story)) is not None:
         await _die(story, ask, plan, action, server)
