@@ -14,7 +14,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 class AgentProxy:
     """What `roost agent --api` is given: it names itself as the agents' listener, and carries bytes to the real one.
 
-    requests, answers: cleared, nothing gets through in that direction; what was sent meanwhile arrives late.
+    requests, answers: cleared, nothing gets through in that direction; what was sent meanwhile arrives late, or never.
     """
 
     def __init__(self, listener_url: str) -> None:
@@ -23,6 +23,7 @@ class AgentProxy:
         assert parts.port is not None
         self._listener = parts.hostname, parts.port
         self.requests, self.answers = asyncio.Event(), asyncio.Event()
+        self._carrying: set[asyncio.Task[None]] = set()
         self.heal()
         self.url = ""
         self._path_url = ""
@@ -34,8 +35,10 @@ class AgentProxy:
         if answers:
             self.answers.clear()
 
-    def heal(self) -> None:
-        """Let everything through."""
+    def heal(self, *, lost: bool = False) -> None:
+        """Let everything through. lost: but for what was sent meanwhile; its connections end, as after a long cut."""
+        for task in self._carrying if lost else ():
+            task.cancel()
         self.requests.set()
         self.answers.set()
 
@@ -81,13 +84,15 @@ class AgentProxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reader_there, writer_there = await asyncio.open_connection(*self._listener)
-        carrying = [
+        carrying = {
             asyncio.create_task(_pump(reader, writer_there, self.requests)),
             asyncio.create_task(_pump(reader_there, writer, self.answers)),
-        ]
+        }
+        self._carrying |= carrying
         try:
             await asyncio.wait(carrying, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._carrying -= carrying
             for task in carrying:
                 task.cancel()
             writer_there.close()

@@ -1,7 +1,9 @@
 """Everything at once that is done to servers, moves first, while whatever runs is killed; in the end nothing is leaked.
 
-No two guests of a server ever had their NICs up at once. ROOST_STORM_SEED gives a storm other choices, ROOST_STORM_S
-makes it longer: `ROOST_STORM_S=600 pytest -n 0 --timeout 1200 -k children tests/faults/test_move_storm.py`.
+Hosts lose their power, are cut off in one direction and are cabled otherwise meanwhile. No two guests of a server ever
+had their NICs up at once, and in the end each has its addresses. ROOST_STORM_SEED gives a storm other choices,
+ROOST_STORM_S makes it longer:
+`ROOST_STORM_S=600 pytest -s -n 0 --timeout 1200 -k children tests/faults/test_move_storm.py`.
 """
 
 import asyncio
@@ -9,11 +11,13 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
 import pytest
-from tests.cluster import Cluster, Process, cluster, network_ids, settle, until
+from tests.agent_proxy import AgentProxy
+from tests.cluster import QUICK, Cluster, Process, cluster, network_ids, settle, until
 from tests.faults.moving import hosts_of_guests, list_overlaps, servers_by_id
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
 from tests.processes import names_of
@@ -37,14 +41,25 @@ networks:
   - name: legacy
     kind: flat
     subnets: [{cidr: 192.0.2.0/27, cell: cell1}]
-hosts:
-  - {name: 'r1-h[1-3]', vcpus: 12, ram_mb: 32768, disk_gb: 800, physical_networks: [rack1, backend]}
-  - {name: 'r2-h[1-3]', vcpus: 12, ram_mb: 32768, disk_gb: 800, physical_networks: [rack2, backend]}
 """
 STORM_S = float(os.environ.get("ROOST_STORM_S", "8"))
 SEED = int(os.environ.get("ROOST_STORM_SEED", "1"))
 SETTLE_S = 60.0
-AGENTS = {f"agent-{number}": [f"--host=r{rack}-h{number}" for rack in (1, 2)] for number in (1, 2, 3)}
+AGENTS = {
+    "agent-1": ("r1-h1", "r1-h2"),
+    "agent-2": ("r1-h3",),
+    "agent-3": ("r2-h1", "r2-h2"),
+    "agent-4": ("r2-h3",),
+}
+"""Their hosts, which no cloud file declares: they reach what their agents say."""
+SHAPE = ("--vcpus=12", "--ram-mb=32768", "--disk-gb=800")
+CABLED_OTHERWISE: tuple[tuple[str, ...], ...] = ((), ("elsewhere",), ("backend",), ("rack1",), ("rack2", "backend"))
+CABLED_OTHERWISE_S = 2.0
+CUTS_S = (0.5, 2.0, 5.0)
+"""Some are shorter than it takes until a host is silent, some longer."""
+QUICKLY_SILENT = {**QUICK, "ROOST_COMPUTE_HOST_DOWN_AFTER_S": "4"}
+KINDS = ("child", "child", "child", "agent", "power", "requests", "answers", "cables")
+"""What goes wrong: each of these once, in any order, then each again."""
 SERVERS_MAX = 12
 """Above it nothing is booted: moves need room."""
 
@@ -90,16 +105,16 @@ ACTIONS: tuple[tuple[str, object], ...] = (
 
 @pytest.mark.parametrize("killed", ["nothing", "children"])
 async def test_a_storm_of_moves_leaks_nothing_and_runs_nothing_twice(killed: str) -> None:
-    with cluster() as made:
+    async with contextlib.AsyncExitStack() as ends:
+        made = ends.enter_context(cluster(QUICKLY_SILENT))
         made.serve(workers=2, conductors=2)
         made.load(CLOUD)
-        agents = {
-            state: made.agent(*hosts, "--fake-fail=4", "--fake-delay=0.03", "--fake-pre-copy=0.05", state=state)
-            for state, hosts in AGENTS.items()
-        }
         async with CloudClient.connect(made.url) as client:
-            storm = Storm(made, client, await network_ids(client), Random(SEED), agents)
+            proxies = {state: await ends.enter_async_context(AgentProxy.listening(client)) for state in AGENTS}
+            storm = Storm(made, client, await network_ids(client), Random(SEED), proxies)
+            await storm.begin()
             await storm.blow(killed)
+            over_at = time.monotonic()
             try:
                 await up(client)
             except AssertionError:
@@ -109,13 +124,15 @@ async def test_a_storm_of_moves_leaks_nothing_and_runs_nothing_twice(killed: str
                 await settle(made, timeout_s=SETTLE_S)
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{await storm.list_rows(FAILED)}") from None
+            settled_s = time.monotonic() - over_at
             assert not storm.refused, storm.refused
             assert list_overlaps(made.directory) == []
             await assert_guests_are_servers(made, client)
             await storm.clear_up()
             assert hosts_of_guests(made.directory) == {}
             assert list_overlaps(made.directory) == []
-            print(storm.begun)  # noqa: T201
+            print(storm.begun, dict(storm.drawn), f"settled after {settled_s:.1f} s")  # noqa: T201
+            assert killed == "nothing" or storm.drawn.keys() == set(KINDS), storm.drawn
             assert sum(storm.begun[action] for action in ("os-migrateLive", "migrate", "resize")) > 1, storm.begun
 
 
@@ -130,7 +147,10 @@ async def assert_guests_are_servers(made: Cluster, client: CloudClient) -> None:
 
 
 class Storm:
-    """Clients that ask for everything, and a hand that kills. begun: how many actions of each name were accepted."""
+    """Clients that ask for everything, and a hand that kills. begun: how many actions of each name were accepted.
+
+    drawn: how often what went wrong. cables: what the hosts of each agent reach.
+    """
 
     def __init__(
         self,
@@ -138,23 +158,39 @@ class Storm:
         client: CloudClient,
         networks: dict[str, str],
         random: Random,
-        agents: dict[str, Process],
+        proxies: dict[str, AgentProxy],
     ) -> None:
-        self.made, self.client, self.networks, self.random, self.agents = made, client, networks, random, agents
+        self.made, self.client, self.networks, self.random, self.proxies = made, client, networks, random, proxies
+        self.agents: dict[str, Process] = {}
+        self.cables = {state: (f"rack{hosts[0][1]}", "backend") for state, hosts in AGENTS.items()}
+        self.drawn: Counter[str] = Counter()
+        self._hand = asyncio.Lock()  # held by who has an agent stopped
         self.servers: list[str] = []
         self.refused: list[str] = []
         self.begun = {action: 0 for action, _ in (*ACTIONS, ("resize", None), ("evacuate", None))}
         self.flavors: list[str] = []
 
+    async def begin(self) -> None:
+        """Start the agents, which reach their API through their proxies."""
+        for state in AGENTS:
+            self._start(state, "--fake-fail=4")
+        await asyncio.to_thread(self.made.wait_for_hosts, {host for hosts in AGENTS.values() for host in hosts})
+
+    def _start(self, state: str, *options: str) -> None:
+        words = [f"--host={host}" for host in AGENTS[state]]
+        words += [f"--physical-network={name}" for name in self.cables[state]]
+        words += [f"--api={self.proxies[state].url}", *SHAPE, "--fake-delay=0.03", "--fake-pre-copy=0.05", *options]
+        self.agents[state] = self.made.agent(*words, state=state, wait=False)
+
     async def blow(self, killed: str) -> None:
-        """Until the storm is over."""
+        """Until the storm is over: not before everything has gone wrong once that is to."""
         self.flavors = [flavor["id"] for flavor in await self.client.list_flavors()]
         over_at = time.monotonic() + STORM_S
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):
-                group.create_task(self._ask_until(over_at))
+                group.create_task(self._ask_until(over_at, set() if killed == "nothing" else set(KINDS)))
             if killed != "nothing":
-                group.create_task(self._kill_until(over_at))
+                group.create_task(self._disturb_until(over_at, group))
 
     async def calm_down(self) -> None:
         """Wait for what was begun; confirm what waits for its user, unshelve and start nothing."""
@@ -199,8 +235,8 @@ class Storm:
         assert await self.client.list_servers() == []
         assert await self.client.list_all("/network/v2.0/ports", "ports") == []
 
-    async def _ask_until(self, over_at: float) -> None:
-        while time.monotonic() < over_at:
+    async def _ask_until(self, over_at: float, kinds: set[str]) -> None:
+        while time.monotonic() < over_at or self.drawn.keys() < kinds:
             asks = (self._boot, self._delete, self._attach, self._detach, self._abort, self._resize, *[self._do] * 12)
             await self.random.choice(asks)()
             await asyncio.sleep(self.random.random() * 0.1)  # a client thinks
@@ -265,33 +301,60 @@ class Storm:
                 self.refused.append(str(error))
             return None
 
-    async def _kill_until(self, over_at: float) -> None:
-        while time.monotonic() < over_at:
+    async def _disturb_until(self, over_at: float, group: asyncio.TaskGroup) -> None:
+        kinds: list[str] = []
+        while kinds or time.monotonic() < over_at:
             await asyncio.sleep(KILL_EVERY_S)
-            if self.random.random() < 0.3:
-                state = self.random.choice(sorted(self.agents))
-                self.made.stop(self.agents[state], signal.SIGKILL)
-                if self.random.random() < 0.5:
-                    await self._lose_hosts(state)
-                self.agents[state] = self.made.agent(*AGENTS[state], "--fake-delay=0.03", state=state, wait=False)
-            elif victims := [*names_of(self.made.processes[0].pid)]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.random.choice(victims), signal.SIGKILL)
+            kinds = kinds or self.random.sample(KINDS, len(KINDS))
+            kind, state = kinds.pop(), self.random.choice(sorted(AGENTS))
+            self.drawn[kind] += 1
+            if kind == "child":
+                if victims := [*names_of(self.made.processes[0].pid)]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self.random.choice(victims), signal.SIGKILL)
+            elif kind == "cables":
+                group.create_task(self._cable_otherwise(state))
+            elif kind in ("requests", "answers"):
+                group.create_task(self._cut(state, kind))
+            else:
+                await self._kill_agent(state, power=kind == "power")
+
+    async def _kill_agent(self, state: str, *, power: bool = False) -> None:
+        async with self._hand:
+            self.made.stop(self.agents[state], signal.SIGKILL)
+            if power:
+                await self._lose_hosts(state)
+            self._start(state)
+
+    async def _cable_otherwise(self, state: str) -> None:
+        """The hosts of an agent reach other networks for some time."""
+        before = self.cables[state]
+        self.cables[state] = self.random.choice(CABLED_OTHERWISE)
+        await self._kill_agent(state)
+        await asyncio.sleep(CABLED_OTHERWISE_S)
+        self.cables[state] = before
+        await self._kill_agent(state)
+
+    async def _cut(self, state: str, direction: str) -> None:
+        """Nothing gets through in one direction for some time; what was sent meanwhile comes late, or never."""
+        proxy = self.proxies[state]
+        proxy.cut(requests=direction == "requests", answers=direction == "answers")
+        await asyncio.sleep(self.random.choice(CUTS_S))
+        proxy.heal(lost=self.random.random() < 0.5)
 
     async def _lose_hosts(self, state: str) -> None:
         """The hosts of an agent that is dead lose their power; their servers are evacuated, and the hosts come back."""
-        hosts = [host.removeprefix("--host=") for host in AGENTS[state]]
-        for host in hosts:
+        for host in AGENTS[state]:
             cut_power(self.made.directory, host)
         await self._force_down(state, True)
         listed = await self._call("GET", "/compute/v2.1/servers/detail")
         for server in listed["servers"] if listed else []:
-            if server["OS-EXT-SRV-ATTR:host"] in hosts:
+            if server["OS-EXT-SRV-ATTR:host"] in AGENTS[state]:
                 await self._act(server["id"], "evacuate", {}, 400)
         await asyncio.sleep(1)
         await self._force_down(state, False)
 
     async def _force_down(self, state: str, forced_down: bool) -> None:
         for host in AGENTS[state]:
-            body = {"host": host.removeprefix("--host="), "binary": "nova-compute", "forced_down": forced_down}
+            body = {"host": host, "binary": "nova-compute", "forced_down": forced_down}
             await self._call("PUT", "/compute/v2.1/os-services/force-down", body)
