@@ -130,6 +130,16 @@ async def doubted(story: Story) -> None:
         await _wake(story, plan)
 
 
+async def unheard_launches(story: Story) -> None:
+    """Hosts begin launches and carry them out, but nobody hears of that in time."""
+    await conduct(story)
+    await story.hosts.turn(story.hosts.names, Turn.LOST)
+    story.note("all hosts:", Turn.LOST.value)
+    await pass_time(story, LAUNCH_IS_LATE_S)
+    await _meanwhile(story, {conduct: 1}, 2)
+    await host_turn(story)
+
+
 async def outrun(story: Story) -> None:
     """Reports are late, and what they tell of has changed when they arrive."""
     compute = story.world.compute

@@ -16,6 +16,12 @@ from roost.network.service import ports as port_service
 REST_ROUNDS_MAX = 60
 REST_ROUND_S = 31.0
 WAYS_BACK = {"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume"}
+BELIEVED_LOST = """
+SELECT s.id, s.host, s.fault FROM compute.server s JOIN compute.guest g ON g.server_id = s.id AND g.host = s.host
+WHERE s.status = 'ERROR' AND s.task_state IS NULL AND s.fault ->> 'kind' IN ('guest-lost', 'host-lost')
+    AND g.reported = g.desired AND g.desired <> 'absent'
+    AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
+"""
 IS_QUIET = """
 SELECT NOT (EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
     OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
@@ -48,6 +54,7 @@ async def come_to_rest(story: Story) -> None:
         await mishaps.bring_back(story, host)
     for host in sorted(story.hosts.recabled):
         await mishaps.cable(story, host, as_before=True)
+    story.hosts.unlisted.update(story.hosts.names)  # agents list their guests now and then
     while story.sleepers:
         await mishaps.wake(story)
     while story.hosts.late:
@@ -60,9 +67,18 @@ async def come_to_rest(story: Story) -> None:
         await errors.look_for_room(story)
         await mishaps.all_hosts(story)
         await mishaps.reconcile(story)
+        await _look_for_faults(story)
         if await _decide(story) and await _is_quiet(story):
             return
     raise AssertionError(f"it does not come to rest: {await _list_left(story)}")
+
+
+async def _look_for_faults(story: Story) -> None:
+    """Raise AssertionError for servers in ERROR as lost whose guests their hosts have, and have listed."""
+    async with story.world.database.connection() as connection:
+        rows = await connection.fetch(BELIEVED_LOST)
+    wrong = [dict(row) for row in rows if (row["id"], row["host"]) in story.hosts.guests]
+    assert not wrong, f"taken for lost, and there: {wrong}"
 
 
 async def _decide(story: Story) -> bool:

@@ -19,7 +19,7 @@ WEIGHTS: Mapping[Step, float] = {
     users.evacuate: 1, users.lock: 1, users.reset: 0.5, mishaps.conduct: 16, mishaps.misconduct: 8,
     mishaps.overtaken: 7, mishaps.interrupted: 4, mishaps.doubted: 2, mishaps.wake: 3, mishaps.host_turn: 16,
     mishaps.all_hosts: 8, mishaps.send_late: 3, mishaps.cut_off: 1, mishaps.lose_power: 1, mishaps.disaster: 1,
-    mishaps.outrun: 1, mishaps.recabled: 2, mishaps.doubted_host: 0.5,
+    mishaps.outrun: 1, mishaps.unheard_launches: 1, mishaps.recabled: 2, mishaps.doubted_host: 0.5,
     mishaps.cut_one_way: 1, mishaps.cable_some: 1, mishaps.reinstalled: 1, mishaps.restart_agent: 1,
     mishaps.come_back: 3, mishaps.let_time_pass: 7, mishaps.skew: 1, mishaps.look_for_silent: 1,
     mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1,
