@@ -34,7 +34,8 @@ class View(NamedTuple):
     """What anybody can see of a server, and who is at work on it. move: of which kind, if one is not over.
 
     copying: a host is asked for a guest that takes over the memory of the one that runs. forced_down: an operator says
-    that its host runs nothing. source_up: the host that it moved from is heard of; None: it is cabled otherwise.
+    that its host runs nothing. source_up: the host that it moved from is heard of; None: it may not reach
+    the addresses of the server, since it is cabled otherwise or the move gave them.
     """
 
     status: str

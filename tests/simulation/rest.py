@@ -91,7 +91,7 @@ async def _decide(story: Story) -> bool:
         if view is None or view.task_state or view.stage:
             continue
         if status == "VERIFY_RESIZE":
-            await moves.end_move(compute, server_id, BY, revert=story.random.random() < 0.5)
+            await _end_move(story, server_id, revert=story.random.random() < 0.5)
         elif view.status == "ERROR" and await _holds_host(story, server_id):
             await story.ask("delete", server_id, partial(server_service.delete_server, compute, server_id))
             story.deleted.append(server_id)
@@ -101,6 +101,13 @@ async def _decide(story: Story) -> bool:
             continue
         done = False
     return done
+
+
+async def _end_move(story: Story, server_id: str, *, revert: bool) -> None:
+    """Revert a move, or confirm it, also where it cannot be reverted: the source does not reach what the move gave."""
+    end = partial(moves.end_move, story.world.compute, server_id, BY)
+    if not (revert and await story.ask("revert", server_id, partial(end, revert=True))):
+        await story.ask("confirm", server_id, partial(end, revert=False))
 
 
 async def _holds_host(story: Story, server_id: str) -> bool:

@@ -35,7 +35,8 @@ SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND 
     coalesce((SELECT h.forced_down FROM compute.host h WHERE h.name = s.host), false) AS forced_down,
     NOT EXISTS (SELECT FROM compute.move m JOIN compute.host h ON h.name = m.source_host
         WHERE m.server_id = s.id AND m.open AND (h.forced_down OR h.silent)) AS source_up,
-    (SELECT m.source_host FROM compute.move m WHERE m.server_id = s.id AND m.open) AS source_host
+    (SELECT m.source_host FROM compute.move m WHERE m.server_id = s.id AND m.open) AS source_host,
+    (SELECT array_agg(p.id) FROM network.port p WHERE p.device_id = s.id::text) AS ports
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
 DEVICE_OF = "SELECT device_id FROM network.port WHERE id = $1"
@@ -182,7 +183,8 @@ class Story:
             return None
         async with self.world.database.connection() as connection:
             row = await connection.fetchrow(VIEW, server_id)
-        source_up = row["source_up"] if row["source_host"] not in self.hosts.recabled else None
+        is_as_before = row["source_host"] not in self.hosts.recabled and self.readdressed.isdisjoint(row["ports"] or ())
+        source_up = None if row["source_up"] and not is_as_before else row["source_up"]
         return View(
             status=server.status, task_state=server.task_state, stage=row["stage"], move=row["move"],
             copying=row["copying"], guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
