@@ -28,11 +28,12 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.clients.local import method
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model.work import MoveKind, Stage
+from roost.compute.model.work import Launch, MoveKind, Stage
 from roost.compute.rules import actions as action_rules
 from roost.compute.rules import guests as guest_rules
 from roost.compute.service import moves as move_service
 from roost.compute.service import work as work_service
+from roost.compute.store import guests as guest_store
 from roost.compute.store import moves as move_store
 from roost.compute.store import work as work_store
 from roost.conductor import finish, launches, moves, pipeline, place
@@ -86,6 +87,16 @@ def any_attempt(report: Any, guest: Any, **more: Any) -> Any:
 def any_revision(bind: Any, port: Any, *arguments: Any) -> Any:
     """Bind a port whatever has changed since it was read."""
     return DECIDE_BIND(bind if port is None else replace(bind, revision=port.revision), port, *arguments)
+
+
+def keeping_former(*arguments: Any, **more: Any) -> Any:
+    """Leave to a former agent what it had."""
+    return replace(DECIDE_LIST(*arguments, **more), disowned=frozenset(), gone=frozenset())
+
+
+async def find_no_fault(*_arguments: Any) -> dict[str, str]:
+    """End no fault."""
+    return {}
 
 
 def as_made(port: Any, *, restore: bool) -> Any:
@@ -142,6 +153,23 @@ def another_each_time(nic: Nic, _server_id: str) -> str:
 
 
 REFUSE, DECIDE_BIND = guest_rules._refuse, port_bindings.decide_bind
+JUDGE = launches.judge_launch
+DECIDE_LIST = guest_rules.decide_guest_list
+
+
+def unbegun(launch: Launch | None, **more: Any) -> Any:
+    """Judge a launch as one that no host has begun."""
+    return JUDGE(launch and replace(launch, begun_s=None), **more)
+
+
+@contextmanager
+def retried_anyway() -> Iterator[None]:
+    """A late launch is another host's, whether the one that was asked has begun it or not."""
+    with (
+        patch.object(launches, "judge_launch", unbegun),
+        patch.object(launches, "withdraw_unbegun_guests", forgetting(launches.withdraw_unbegun_guests)),
+    ):
+        yield
 
 
 @contextmanager
@@ -159,6 +187,9 @@ ANY_OWNER = work_store.LOCK_WORK.replace("lease_owner = $2", "$2::uuid IS NOT NU
 FENCED_STAYING = move_store.FENCE_GUESTS.replace("desired = 'absent', ", "")
 FENCED_ANYWAY = move_store.FENCE_GUESTS.replace("host.forced_down OR", "true OR")
 FENCED_BY_SILENCE = move_store.FENCE_GUESTS.replace("host.forced_down OR", "host.silent OR host.forced_down OR")
+CONFIRMED_BY_SILENCE = move_store.WITHDRAW_ELSEWHERE.replace(
+    "h.silent AND g.desired = g.reported AND g.desired IN ('stopped', 'suspended', 'incoming')", "h.silent"
+)
 QUIET_ONLY = replace(action_rules.EVACUATE, task_states=action_rules.QUIET)
 WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for stage, carry in pipeline.STAGES)
 
@@ -172,7 +203,8 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "claims outlive guests that are deleted": lambda: patch.object(
         finish, "withdraw_guests", forgetting(finish.withdraw_guests)
     ),
-    "a launch that has begun is not retried elsewhere": lambda: patch.object(
+    "a launch that has begun is waited for": retried_anyway,
+    "a launch that begins meanwhile is not retried elsewhere": lambda: patch.object(
         launches, "withdraw_unbegun_guests", forgetting(launches.withdraw_unbegun_guests)
     ),
     "claims outlive guests that have moved": lambda: patch.object(
@@ -191,6 +223,11 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a move gives back only the addresses that it got": lambda: patch.object(
         port_bindings, "list_addresses_since", lambda port, _before: list(port.addresses)
     ),
+    "a silent host's guests need no word with their NICs down only": lambda: patch.object(
+        move_store, "WITHDRAW_ELSEWHERE", CONFIRMED_BY_SILENCE
+    ),
+    "what a former agent had is nobody's": lambda: patch.object(guest_rules, "decide_guest_list", keeping_former),
+    "a fault that Roost only believed ends": lambda: patch.object(guest_store, "restore_servers", find_no_fault),
     "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),
     "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),
     "bindings go with the move that made them": lambda: patch.object(moves, "_drop_bindings", do_nothing),
