@@ -31,6 +31,7 @@ from roost.seams.agent import (
     GuestOrder,
     GuestReport,
     GuestsBody,
+    ListedGuest,
     Polled,
     Refusal,
 )
