@@ -55,7 +55,7 @@ CREATE TABLE compute.host (
     promised_by uuid,
     -- So long has passed while somebody listened.
     promise_kept boolean NOT NULL DEFAULT false
-);
+) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 
 CREATE TABLE compute.conductor_heartbeat (
@@ -130,7 +130,7 @@ CREATE TABLE compute.server (
     hostname text,
     -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
     build_order jsonb
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
 
 CREATE TABLE compute.work (
@@ -182,7 +182,7 @@ CREATE TABLE compute.guest (
     -- were down.
     fenced_by text,
     PRIMARY KEY (server_id, host)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
 CREATE INDEX guest_host ON compute.guest (host);
 -- A host with fenced guests makes no other before they are gone.
