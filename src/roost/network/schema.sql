@@ -119,7 +119,7 @@ CREATE TABLE network.port (
     -- On a flat network: the tag of its server's NIC. Such a port is never shown, and its address is claimed by the server.
     nic_tag text,
     UNIQUE (network_id, mac_address)
-);
+) WITH (fillfactor = 50);
 CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';
 CREATE INDEX port_project ON network.port (project_id);
 
@@ -133,7 +133,7 @@ CREATE TABLE network.address (
     -- Whether the port's claim counts it: one outside the pools, or of a subnet that is no capacity, is not.
     claimed boolean NOT NULL,
     PRIMARY KEY (subnet_id, address)
-);
+) WITH (fillfactor = 50);
 CREATE INDEX address_port ON network.address (port_id);
 -- Ports are looked for by the address that somebody saw.
 CREATE INDEX address_address ON network.address (address);
