@@ -5,6 +5,7 @@ closes its connection: no idle one is left when the listener closes.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,10 +29,10 @@ class Drain:
         """Return the listener, whose answers close their connections once the drain has begun."""
 
         async def draining(scope: Scope, receive: Receive, send: Send) -> None:
-            async def closing(message: Message) -> None:
+            def closing(message: Message) -> Awaitable[None]:
                 if self.begun and message["type"] == "http.response.start":
                     message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
-                await send(message)
+                return send(message)
 
             await app(scope, receive, closing)
 

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.auth import Forbidden
 from roost.platform.errors import (
@@ -151,9 +151,20 @@ class MethodRoute(Route):
 
     def __init__(self, path: str, answer: Endpoint, *methods_served: str) -> None:
         super().__init__(path, answer)
+        self.app = _without_handlers(answer)
         self.methods = None
         self.methods_served = methods_served
         self.path_regex = _whole(self.path_regex)
+
+
+def _without_handlers(answer: Endpoint) -> ASGIApp:
+    """Return the endpoint as Starlette makes it an app, without its handlers of exceptions: an answer raises none."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await answer(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return app
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Source: oslo.middleware, request_id; Nova, nova/api/compute_req_id.py, for the s
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,10 +48,10 @@ class RequestIds:
         if self.compute_paths and self._is_compute(scope["path"]):
             marks.append((COMPUTE_REQUEST_ID, value))
 
-        async def marked(message: Message) -> None:
+        def marked(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 message["headers"] += marks
-            await send(message)
+            return send(message)
 
         tokens = structlog.contextvars.bind_contextvars(**ids)
         try:

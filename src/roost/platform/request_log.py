@@ -6,7 +6,7 @@ the values of parameters that may be secrets. What watches over a process is onl
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -56,13 +56,13 @@ class RequestLog:
         scope[NOTES_KEY] = notes
         answer: dict[str, Any] = {"status": LEFT, "bytes": 0, "microversion": ""}
 
-        async def counted(message: Message) -> None:
+        def counted(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 answer["status"] = message["status"]
                 answer["microversion"] = _microversion(message)
             else:
                 answer["bytes"] += len(message.get("body", b""))
-            await send(message)
+            return send(message)
 
         with count_phases() as phases:
             try:

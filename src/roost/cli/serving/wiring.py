@@ -181,6 +181,7 @@ def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
     application = Starlette(routes=routes)
     application.router.redirect_slashes = False
     application.router.default = API.no_path
+    application.middleware_stack = application.router  # what Starlette puts around it catches what routes do not raise
     application.state.request_timeout_s = parts.settings.api.request_timeout_s
     return application
 
