@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
+import numpy.ma  # else np.unique does, in the first search of each process
 from msgspec import Struct
 from numpy.typing import NDArray
 
