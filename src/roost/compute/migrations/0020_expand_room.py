@@ -6,8 +6,8 @@ already moves as it is updated.
 
 from alembic import op
 
-revision = "compute_0015"
-down_revision = "compute_0014"
+revision = "compute_0020"
+down_revision = "compute_0019"
 
 
 def upgrade() -> None:
