@@ -14,7 +14,7 @@ from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 from tests.faults.test_host_leases import manage, servers, status_is
 from tests.postgres_servers import PG_BIN
 
-from roost.agent.drivers.fake import list_launches, list_present
+from roost.agent.drivers.fake import GuestLine, list_launches, list_present
 from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.postgres import PrivatePostgres
 
@@ -34,6 +34,8 @@ SILENCE = {"ROOST_COMPUTE_HOST_DOWN_AFTER_S": "6"}
 REPLICATED = {"fsync": "off", "wal_level": "replica", "max_wal_senders": "4"}
 KEPT, LOST, NEW = 2, 3, 5
 STATE = "agent-1"
+AGENTS = {"r1-h1": "agent-1", "r1-h2": "agent-2"}
+IN_FLIGHT = 4
 
 
 async def boot_all(client: CloudClient, name: str, count: int) -> None:
@@ -45,9 +47,19 @@ async def boot_all(client: CloudClient, name: str, count: int) -> None:
         await until(status_is(client, f"{name}-{number}", "ACTIVE"), what=f"{name}-{number} does not run")
 
 
+def list_all(made: Cluster) -> dict[tuple[str, str], GuestLine]:
+    """The guests of all agents."""
+    return {
+        key: line
+        for state in AGENTS.values()
+        if (made.directory / state).exists()
+        for key, line in list_present(made.directory / state).items()
+    }
+
+
 def assert_each_is_alone(made: Cluster, before: set[tuple[str, str]]) -> None:
     """Every guest that was there is there, no server has two, and no address is used twice."""
-    present = list_present(made.directory / STATE)
+    present = list_all(made)
     assert before <= present.keys()
     assert len({server_id for server_id, _ in present}) == len(present)
     addresses = [address for line in present.values() for address in line.addresses]
@@ -157,3 +169,43 @@ async def test_a_failover_to_a_standby_that_lagged_doubles_and_destroys_nothing(
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(standby._query, "SELECT pg_promote()")
             await assert_the_records_follow(made, client, before)
+
+
+async def test_what_is_booted_in_the_moment_of_a_failover_runs_once(
+    primary: PrivatePostgres, standby: PrivatePostgres
+) -> None:
+    """Each host has an agent of its own: one of them may have been told nothing in what was lost."""
+    sockets = f"{primary.socket_dir},{standby.socket_dir}"
+    database = f"postgresql://roost@/roost?host={sockets}&target_session_attrs=primary"
+    with cluster() as made:
+        await asyncio.to_thread(made.serve, database=database, environment=SILENCE)
+        await asyncio.to_thread(made.load, CLOUD)
+        for host, state in AGENTS.items():
+            await asyncio.to_thread(made.agent, f"--host={host}", "--fake-delay=0.3", state=state, wait=False)
+        await asyncio.to_thread(made.wait_for_hosts, set(AGENTS))
+        async with CloudClient.connect(made.url) as client:
+            await boot_all(client, "kept", KEPT)
+            network = (await network_ids(client))["public"]
+            for number in range(IN_FLIGHT):
+                await boot(client, network, name=f"flight-{number}")
+            while not await asyncio.to_thread(is_level, primary, standby):
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(standby._query, "ALTER SYSTEM SET primary_conninfo = ''")
+            await asyncio.to_thread(standby._query, "SELECT pg_reload_conf()")
+            for number in range(IN_FLIGHT):
+                await until(status_is(client, f"flight-{number}", "ACTIVE"), what=f"flight-{number} does not run")
+            before = set(list_all(made))
+            postmaster = primary.postmaster_pid()
+            assert postmaster is not None
+            os.kill(postmaster, signal.SIGQUIT)  # at once, without a checkpoint
+            while primary.is_running():
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(standby._query, "SELECT pg_promote()")
+
+            async def is_settled() -> bool:
+                states = [server["status"] for server in (await servers(client)).values()]
+                return made.said("the records follow the hosts again") and "BUILD" not in states
+
+            await until(is_settled, what="the records do not recover")
+            await boot_all(client, "new", 1)
+            assert_each_is_alone(made, before)
