@@ -20,6 +20,10 @@ class Driver(Protocol):
     def instance_id(self) -> str:
         """Return the UUID of this agent, which is kept with its guests and lost only when they are."""
 
+    @property
+    def secret(self) -> str:
+        """Return what proves that this is the agent with that id; drawn once, and kept with the id."""
+
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
         """Return the guests that are there, whole, with the attempt that made each.
 
