@@ -26,7 +26,13 @@ WIDTH_MIN = 110
 
 MODULES: Mapping[Kind, str] = {
     **{Kind.BOOT: "boot", Kind.ORDER: "orders", Kind.MIGRATE: "moves", Kind.EVACUATE: "moves", Kind.POLL: "polls"},
-    **{Kind.PORT_CREATE: "ports", Kind.PORT_LIST: "ports", Kind.PUT: "puts", Kind.MIRROR: "mirror"},
+    **{
+        Kind.POLL_FLEET: "polls",
+        Kind.PORT_CREATE: "ports",
+        Kind.PORT_LIST: "ports",
+        Kind.PUT: "puts",
+        Kind.MIRROR: "mirror",
+    },
     **{Kind.BIND: "network", Kind.FILL: "network", Kind.NEUTRON_FIRST: "neutron", Kind.NEUTRON_IDLE: "neutron"},
 }
 """What measures a row; the others are measured by `ledger`. Imported when it is needed: an old source may have less."""

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     PORT_LIST = "GET ports of one device"
     PUT = "PUT /allocations, eight clients"
     POLL = "CPU for an idle agent's poll"
+    POLL_FLEET = "PostgreSQL's time for a poll of one agent for all hosts"
     MIRROR = "sync_placement_aggregates"
     NEUTRON_FIRST = "CPU of a first round with Neutron"
     NEUTRON_IDLE = "CPU of an idle round with Neutron"
@@ -71,6 +72,7 @@ ROWS = (
     Row(name="boot-small", kind=Kind.BOOT, hosts=20, segments=2, held=20, amount=40, batch=20, unit="servers/s",
         rounds=1, small=True),
     Row(name="boot-1000", kind=Kind.BOOT, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s", floor=300),
+    Row(name="boot-10000", kind=Kind.BOOT, hosts=10000, segments=25, amount=1000, batch=50, unit="servers/s"),
     Row(name="order-late-small", kind=Kind.ORDER, hosts=4, segments=2, held=2, amount=6, unit="ms", rounds=1,
         small=True),
     Row(name="order-late", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),
@@ -141,4 +143,8 @@ ROWS = (
         small=True),
     Row(name="neutron-idle-10000", kind=Kind.NEUTRON_IDLE, hosts=0, segments=250, held=10000, unit="s", rounds=3),
     Row(name="polls-10000", kind=Kind.POLL, hosts=10000, segments=1, unit="ms", rounds=3),
+    Row(name="polls-fleet-small", kind=Kind.POLL_FLEET, hosts=40, segments=1, amount=3, unit="ms", rounds=1,
+        small=True),
+    Row(name="polls-fleet-10000", kind=Kind.POLL_FLEET, hosts=10000, segments=1, amount=20, unit="ms", ceiling=2,
+        rounds=3),
 )  # fmt: skip

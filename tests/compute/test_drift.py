@@ -1,18 +1,22 @@
 """Where a server, its ports and its host do not say the same: what is drift, and in which words."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
+from roost.compute.model.agents import AgentClash
 from roost.compute.model.cloud import Host
 from roost.compute.model.server import QuietServer
 from roost.compute.model.work import EARLY, BuildOrder
 from roost.compute.rules.drift import (
+    AGENT_TWICE,
     HOST_WRONG,
     MIRROR_WRONG,
     PORT_ELSEWHERE,
     SERVER_PORTS_WRONG,
+    judge_clash,
     judge_host,
     judge_mirror,
     judge_ports,
@@ -222,3 +226,10 @@ def test_a_disabled_host_has_the_trait_that_says_so() -> None:
 def test_a_provider_mirrors_the_aggregates_of_its_host(wanted: str, found: str, says: str | None) -> None:
     drift = judge_mirror("h1", frozenset(wanted), frozenset(found), {"a": "rack1", "b": "rack2"})
     assert (drift and (drift.kind, drift.key, drift.says)) == (says and (MIRROR_WRONG, "h1", says))
+
+
+def test_two_starts_of_one_agent_are_named_by_their_labels_and_times() -> None:
+    since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    drift = judge_clash(AgentClash(label="new", since=since, former_label="old", former_at=since))
+    assert (drift.kind, drift.key) == (AGENT_TWICE, "new")
+    assert drift.says == "started at 2026-01-02T03:04:05+00:00, while old runs, heard at 2026-01-02T03:04:05+00:00"

@@ -36,7 +36,7 @@ SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)
 NOW_S = 100.0
-BY_THE_OTHER = f"host h1 is served by agent {OTHER.id} (the other) since 2026-01-02T00:00:00+00:00"
+BY_THE_OTHER = "host h1 is served by agent the other since 2026-01-02T00:00:00+00:00"
 
 
 @pytest.mark.parametrize("down_after_s", [1.0, 3.0, 30.0, 300.0])
@@ -220,14 +220,14 @@ async def list_guests(compute: Compute, agent: AgentIdentity, *listed: GuestAtte
 
 
 async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Compute) -> None:
-    assert (await take_leases(compute, ["h1", "h2"], AGENT)).hosts_held == ("h1", "h2")
-    with pytest.raises(HostHeld, match=r"host h1 is served by agent a0.*\(a test\) since .*, and 1 more"):
+    assert (await take_leases(compute, ["h1", "h2"], AGENT)).hosts_held == {"h1", "h2"}
+    with pytest.raises(HostHeld, match=r"host h1 is served by agent a test since .*, and 1 more"):
         await take_leases(compute, ["h1", "h2"], OTHER)
     await pass_time(compute, "h2")
     renewed = await take_leases(compute, ["h1", "h2"], OTHER)
-    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == ({"h2"}, ["h1"])
     renewed = await take_leases(compute, ["h1", "h2"], AGENT)
-    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == ({"h1"}, ["h2"])
     with pytest.raises(NotFound, match="h3"):
         await take_leases(compute, ["h1", "h3"], AGENT)
 
@@ -238,9 +238,9 @@ async def test_an_agent_that_stops_lets_others_have_its_hosts_at_once(compute: C
     with pytest.raises(HostHeld):
         await take_leases(compute, ["h1", "h2"], OTHER)
     await release_leases(compute, AGENT, covered=HostPatterns(["h1"]))
-    assert (await take_leases(compute, ["h1", "h2"], OTHER)).hosts_held == ("h1",)
+    assert (await take_leases(compute, ["h1", "h2"], OTHER)).hosts_held == {"h1"}
     await release_leases(compute, OTHER)
-    assert (await take_leases(compute, ["h1"], AGENT)).hosts_held == ("h1",)
+    assert (await take_leases(compute, ["h1"], AGENT)).hosts_held == {"h1"}
 
 
 async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:
@@ -251,7 +251,7 @@ async def test_agents_that_come_together_are_answered_each_for_itself(compute: C
     first, second, third, fourth, fifth = await renew_leases(compute, asked)
     assert isinstance(first, Renewed)
     assert isinstance(second, Renewed)
-    assert (first.hosts_held, second.hosts_held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
+    assert (first.hosts_held, second.hosts_held, [item.host for item in second.elsewhere]) == ({"h1"}, {"h2"}, ["h1"])
     assert (str(third), type(fourth), type(fifth)) == ("there is no host h3", HostHeld, Renewed)
 
 

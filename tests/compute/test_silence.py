@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.agent.cloud import AGENT, take_leases
 from tests.compute.test_hosts import report_of, silent_for
 
@@ -133,13 +134,14 @@ async def test_a_rack_falls_silent_and_comes_back_with_as_many_statements_as_one
     compute: Compute, statements: Any
 ) -> None:
     counts = []
-    for names in (["a1"], [f"b{number}" for number in range(100)]):
-        await service.register_hosts(compute, [report_of(name) for name in names], agent=AGENT)
+    for number, names in enumerate((["a1"], [f"b{number}" for number in range(100)])):
+        agent = replace(AGENT, id=f"a0000000-0000-0000-0000-00000000000{number}")
+        await service.register_hosts(compute, [report_of(name) for name in names], agent=agent)
         for name in names:
             await silent_for(compute, name, 31)
         watch, polls = await watch_of(compute), Polls(compute)
         with statements() as seen:
             assert sorted(await watch.look()) == sorted(names)
-            await polls.poll(names, agent=AGENT, busy=[], wait_s=0)
+            await polls.poll(names, agent=agent, busy=[], wait_s=0)
             counts.append(len(seen))
     assert counts[0] == counts[1]

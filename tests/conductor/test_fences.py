@@ -53,6 +53,7 @@ async def fall_silent(world: World, host: str, *, for_s: float) -> None:
             "UPDATE compute.host SET seen_at = seen_at - $2 * interval '1 s', promised_at = promised_at - $2 *"
             " interval '1 s' WHERE name = $1", host, for_s,
         )  # fmt: skip
+        await connection.execute("UPDATE compute.agent SET seen_at = NULL, hosts_digest = NULL")
     await world.look_for_silent()
 
 
@@ -312,6 +313,7 @@ async def test_a_guest_that_its_host_began_to_start_is_not_taken_for_stopped(wor
     await world.serve_hosts(silent=[before.host])  # the destination lets go
     await world.expire_leases()
     await world.conduct()
+    await world.hear(*HOSTS)
     assert await world.report(before.id, before.host, 1, "begun"), "its agent starts it, and is cut off"
     world._note(before.id, before.host, 1, "running")
     await fall_silent(world, before.host, for_s=60)

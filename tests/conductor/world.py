@@ -147,6 +147,7 @@ class World:
             await connection.execute(
                 "UPDATE compute.host SET seen_at = now() - $2 * interval '1 s' WHERE name = ANY($1)", names, for_s
             )
+            await connection.execute("UPDATE compute.agent SET seen_at = NULL, hosts_digest = NULL")
 
     async def look_for_silent(self) -> list[str]:
         """One look of a listener that has listened for long; the hosts that have fallen silent."""

@@ -40,6 +40,9 @@ WITH work AS (
         running_at = running_at - $1 * interval '1 s', lost_at = lost_at - $1 * interval '1 s'
 ), host AS (
     UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s'
+), agent AS (
+    UPDATE compute.agent SET seen_at = seen_at - $1 * interval '1 s', boot_at = boot_at - $1 * interval '1 s',
+        boot_since = boot_since - $1 * interval '1 s', former_at = former_at - $1 * interval '1 s'
 ), move AS (
     UPDATE compute.move SET updated_at = updated_at - $1 * interval '1 s'
 ), intent AS (

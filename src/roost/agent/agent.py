@@ -8,9 +8,7 @@ until they are answered.
 
 import asyncio
 import contextlib
-import os
 import signal
-import socket
 import ssl
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +21,7 @@ from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.fence import Fence
+from roost.agent.identity import check_guests, make_identity
 from roost.agent.lease import Lease, now_s
 from roost.agent.ports import AgentPorts
 from roost.agent.predecessor import Predecessor, ServedElsewhere
@@ -31,7 +30,6 @@ from roost.platform.crash import crash_point
 from roost.seams.agent import (
     NICS_UP,
     SERVICE_VERSION,
-    AgentIdentity,
     AgentNetwork,
     GuestKey,
     GuestOrder,
@@ -91,7 +89,7 @@ async def run(
     fence_after_s: float | None = None,
     waits: bool = True,
 ) -> None:
-    """Work until cancelled. Raises ServedElsewhere.
+    """Work until cancelled. Raises GuestsElsewhere before the first call, and ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
     API asks for none. tls: None to trust whom the machine trusts. network: for ports that are this agent's to make or
@@ -105,6 +103,8 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
     try:
+        if hosts is not None:
+            check_guests(driver, [host.name for host in hosts])
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
             ports = AgentPorts(network, service_version=service_version)
             agent = Agent(
@@ -161,15 +161,8 @@ class Agent:
         self._returns_seen = 0
         self._reports_answered = 0
         self._was_refused = False
-        label = f"process {os.getpid()} on {socket.gethostname()}"
         self._fence = Fence(driver, self._lease, fence_after_s)
-        self._agent = AgentIdentity(
-            id=driver.instance_id,
-            label=label,
-            service_version=service_version,
-            fence_after_s=fence_after_s,
-            mark=driver.read_mark(),
-        )
+        self._agent = make_identity(driver, service_version=service_version, fence_after_s=fence_after_s)
 
     async def run(self) -> None:
         """Work until cancelled. Raises ServedElsewhere."""

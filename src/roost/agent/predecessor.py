@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class ServedElsewhere(RoostError):
-    """Another agent serves the hosts."""
+    """Another agent serves the hosts, or this one is not to."""
 
 
 class Predecessor:
@@ -30,12 +30,15 @@ class Predecessor:
     async def wait(self, refusal: Refused) -> None:
         """Return when it is time to ask again.
 
-        Raises ServedElsewhere when the lease that was first seen should have ended: its agent is alive, and renews it.
+        Raises ServedElsewhere when the lease that was first seen should have ended: its agent is alive, and renews it;
+        at once where nothing is to be waited for.
         """
         ends_in_s = refusal.retry_after_s
         if self._until_s is None and self._waits and ends_in_s is not None:
             self._until_s = now_s() + ends_in_s + SLACK_S
             log.warning("waiting for the lease of another agent to end", reason=refusal.detail, seconds=ends_in_s)
         if self._until_s is None or now_s() >= self._until_s:
-            raise ServedElsewhere(f"{refusal.detail}: {STOP_IT}") from refusal
+            raise ServedElsewhere(
+                f"{refusal.detail}: {STOP_IT}" if ends_in_s is not None else refusal.detail
+            ) from refusal
         await asyncio.sleep(LOOK_S)

@@ -28,6 +28,14 @@ class HostHeld(Conflict):
         self.retry_after_s = retry_after_s
 
 
+class AgentRefused(Conflict):
+    """The agent's secret is not its own, or two of it run. retry_after_s: when it may be served; None: never."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class HostInUse(Conflict):
     """Servers are on the host, or on their way to or from it."""
 

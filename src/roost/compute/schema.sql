@@ -54,9 +54,77 @@ CREATE TABLE compute.host (
     -- The agent, for the guests that it has.
     promised_by uuid,
     -- So long has passed while somebody listened.
-    promise_kept boolean NOT NULL DEFAULT false
+    promise_kept boolean NOT NULL DEFAULT false,
+    -- When all guests of the host were last listed while the records are recovering.
+    listed_at timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
+CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
+CREATE INDEX host_silent ON compute.host (name) WHERE silent;
+
+-- Agents, each with a row as soon as it holds a host.
+CREATE TABLE compute.agent (
+    id uuid PRIMARY KEY,
+    label text NOT NULL DEFAULT '',
+    service_version integer NOT NULL DEFAULT 0,
+    -- Of the newest start, null for an agent that says none; and when it was first heard.
+    boot_id uuid,
+    boot_since timestamptz NOT NULL DEFAULT now(),
+    -- When the newest start last spoke since an older one did.
+    boot_at timestamptz,
+    -- Of the starts before, the latest first.
+    former_boots uuid[] NOT NULL DEFAULT '{}',
+    -- Which of those last spoke although the newest had come, and when.
+    former_boot_id uuid,
+    former_label text NOT NULL DEFAULT '',
+    former_at timestamptz,
+    -- Null until it brings one, and required from then on.
+    secret_sha256 bytea,
+    -- When it last held all hosts of hosts_digest.
+    seen_at timestamptz,
+    -- Of the hosts that it holds, if it holds all that it asked for, and no others, and none is silent.
+    hosts_digest bytea,
+    -- Moves with every commit that the agent can see.
+    mark bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+-- Counts the changes of which hosts are declared.
+CREATE TABLE compute.declared_hosts (changes bigint NOT NULL) WITH (fillfactor = 10);
+CREATE FUNCTION compute.note_hosts() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    ids uuid[];
+    declares boolean;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        -- Sets, not joins: a join would go by the sizes of the first statement that came here.
+        SELECT array_agg(DISTINCT agent_id ORDER BY agent_id) FILTER (WHERE agent_id IS NOT NULL) INTO ids FROM (
+            (SELECT name, agent_id, silent FROM former EXCEPT SELECT name, agent_id, silent FROM present)
+            UNION ALL (SELECT name, agent_id, silent FROM present EXCEPT SELECT name, agent_id, silent FROM former)
+        ) AS changed;
+        declares := EXISTS ((SELECT name, declared FROM former EXCEPT SELECT name, declared FROM present));
+    ELSIF TG_OP = 'DELETE' THEN
+        SELECT array_agg(DISTINCT agent_id ORDER BY agent_id) INTO ids FROM former WHERE agent_id IS NOT NULL;
+        declares := EXISTS (SELECT FROM former WHERE declared);
+    ELSE
+        declares := EXISTS (SELECT FROM present WHERE declared);
+    END IF;
+    IF ids IS NOT NULL THEN
+        INSERT INTO compute.agent (id) SELECT unnest(ids) ON CONFLICT DO NOTHING;
+        -- Locked also without a digest: who writes one now has not seen this change.
+        PERFORM FROM compute.agent WHERE id = ANY(ids) ORDER BY id FOR NO KEY UPDATE;
+        UPDATE compute.agent SET hosts_digest = NULL WHERE id = ANY(ids) AND hosts_digest IS NOT NULL;
+    END IF;
+    IF declares THEN
+        UPDATE compute.declared_hosts SET changes = changes + 1;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER host_updated AFTER UPDATE ON compute.host REFERENCING OLD TABLE AS former NEW TABLE AS present
+    FOR EACH STATEMENT EXECUTE FUNCTION compute.note_hosts();
+CREATE TRIGGER host_deleted AFTER DELETE ON compute.host REFERENCING OLD TABLE AS former
+    FOR EACH STATEMENT EXECUTE FUNCTION compute.note_hosts();
+CREATE TRIGGER host_inserted AFTER INSERT ON compute.host REFERENCING NEW TABLE AS present
+    FOR EACH STATEMENT EXECUTE FUNCTION compute.note_hosts();
 
 CREATE TABLE compute.conductor_heartbeat (
     id uuid PRIMARY KEY,
@@ -129,7 +197,9 @@ CREATE TABLE compute.server (
     -- As it calls itself; null for those that are older than the column: their names.
     hostname text,
     -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
-    build_order jsonb
+    build_order jsonb,
+    -- As the host said it last, null for what follows from the server's own state.
+    power_state text
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
 
@@ -181,10 +251,13 @@ CREATE TABLE compute.guest (
     -- promise: the host's agent had promised that its NICs are down by then. stopped: the host fell silent when its NICs
     -- were down.
     fenced_by text,
+    -- Of the driver's, of the last state that counted.
+    sequence bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 50);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
 CREATE INDEX guest_host ON compute.guest (host);
+CREATE INDEX guest_agent ON compute.guest (agent_id, host);
 -- A host with fenced guests makes no other before they are gone.
 CREATE INDEX guest_fenced ON compute.guest (host) WHERE fenced;
 CREATE INDEX guest_fenced_by ON compute.guest (host) WHERE fenced_by IS NOT NULL;
@@ -214,6 +287,8 @@ CREATE TABLE compute.unknown_guest (
     server_id uuid NOT NULL,
     attempt integer NOT NULL,
     listed_at timestamptz NOT NULL DEFAULT now(),
+    -- roost.seams.agent.ListedGuest as its agent listed it last.
+    listed jsonb,
     PRIMARY KEY (host, server_id)
 );
 
@@ -278,3 +353,19 @@ CREATE TABLE compute.outbox_destination (
     reason text,
     due_at timestamptz
 );
+
+CREATE TABLE compute.mark_key (key bytea NOT NULL);
+-- The records went back. told: the mark that proved it, known: the agent's own in the records. ended_at: every host that
+-- is alive has listed its guests since, or an operator said that it is enough (ended_by). epoch: where attempts go on.
+CREATE TABLE compute.recovery (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    noticed_at timestamptz NOT NULL DEFAULT now(),
+    agent_id uuid NOT NULL,
+    agent_label text NOT NULL,
+    told bigint NOT NULL,
+    known bigint NOT NULL,
+    epoch integer NOT NULL,
+    ended_at timestamptz,
+    ended_by text
+);
+CREATE UNIQUE INDEX recovery_open ON compute.recovery ((true)) WHERE ended_at IS NULL;

@@ -20,6 +20,10 @@ class Driver(Protocol):
     def instance_id(self) -> str:
         """Return the UUID of this agent, which is kept with its guests and lost only when they are."""
 
+    @property
+    def secret(self) -> str:
+        """Return what proves that this is the agent with that id; drawn once, and kept with the id."""
+
     def read_mark(self) -> str:
         """Return the mark that was kept last; "" for none. It is lost with the guests."""
 

@@ -9,6 +9,7 @@ the guests' NICs are up, so that whoever reads it knows that they are down after
 import asyncio
 import fcntl
 import os
+import secrets
 import sys
 import time
 import uuid
@@ -25,6 +26,7 @@ from roost.seams.agent import GuestKey, GuestOrder
 
 ALWAYS = sys.maxsize
 NS = 1_000_000_000
+SECRET_BYTES = 32
 STALE_LINES_MAX = 20_000
 """Lines about guests that are gone, above which the journal of guests is rewritten."""
 
@@ -89,6 +91,7 @@ class FakeDriver:
         self._fail_left = faults.fail_first
         self._vanish_left = faults.vanish_first
         directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
         self._lock_fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,6 +99,7 @@ class FakeDriver:
             os.close(self._lock_fd)
             raise StateInUse(f"another agent works with {directory}") from None
         self._instance_id = _read_instance_id(directory / "agent.id")
+        self._secret = _read_secret(directory / "agent.secret")
         self._nics_end = read_nics_end(directory)
         self._attempts: dict[GuestKey, int] = {}
         self._states: dict[GuestKey, str] = {}
@@ -110,6 +114,11 @@ class FakeDriver:
     def instance_id(self) -> str:
         """Return the id that was made with the state directory, and is as old as it is."""
         return self._instance_id
+
+    @property
+    def secret(self) -> str:
+        """Return the secret in the state directory."""
+        return self._secret
 
     def read_mark(self) -> str:
         """Return what the file has."""
@@ -281,11 +290,36 @@ def _write_whole(path: Path, content: bytes) -> None:
     new.rename(path)
 
 
+def _write_kept(path: Path, content: bytes) -> None:
+    """Write the file whole, for nobody else to read, so that it is there after a loss of power too."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    new.rename(path)
+    folder_fd = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder_fd)
+    finally:
+        os.close(folder_fd)
+
+
 def _read_instance_id(path: Path) -> str:
     """Return the id in the file, which is made if it is missing; whole or not at all."""
     if not path.exists():
-        _write_whole(path, str(uuid.uuid4()).encode())
+        _write_kept(path, str(uuid.uuid4()).encode())
     return str(uuid.UUID(path.read_text().strip()))
+
+
+def _read_secret(path: Path) -> str:
+    """Return the secret in the file, which is drawn if it is missing."""
+    if not path.exists():
+        _write_kept(path, secrets.token_urlsafe(SECRET_BYTES).encode())
+    return path.read_text().strip()
 
 
 def _read_lines(path: Path) -> list[GuestLine]:

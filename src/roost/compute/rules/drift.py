@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from roost.compute.model.agents import AgentClash
 from roost.compute.model.cloud import Host
 from roost.compute.model.server import QuietServer, ServerNetwork
 from roost.compute.model.work import EARLY
@@ -43,6 +44,8 @@ GUEST_UNKNOWN = Kind("guest-unknown",
 WENT_BACK = Kind("records-went-back",
     "the records went back in time, and do not know yet what all hosts have",
     "by the hosts' lists, or by you: roost-manage recovery end", RepairedBy.PERSON)
+AGENT_TWICE = Kind("agent-twice", "two agents run with one state directory, or a copy of it, and neither is served",
+    "by you: stop one of them", RepairedBy.PERSON)
 SERVER_CLAIM_STRAY = Kind("server-claim-stray", "a claim is of a server that may hold none", "given back")
 SERVER_CLAIM_WRONG = Kind("server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",
     "claimed anew, if there is room")
@@ -51,6 +54,15 @@ PORT_ELSEWHERE = Kind("port-elsewhere", "a port is bound to another host than it
 SERVER_PORTS_WRONG = Kind("server-ports-wrong",
     "an ACTIVE server's network information is not its ports, or its flat addresses", "written anew")
 # fmt: on
+
+
+def judge_clash(clash: AgentClash) -> Drift:
+    """Return the drift of two starts of one agent that both speak; its id is nobody's to know."""
+    started, heard = (time.isoformat(timespec="seconds") for time in (clash.since, clash.former_at))
+    return AGENT_TWICE.drift(
+        clash.label or "an agent without a label",
+        f"started at {started}, while {clash.former_label or 'an older one without a label'} runs, heard at {heard}",
+    )
 
 
 def claim_of(server: QuietServer, claim_held: Allocations) -> dict[str, dict[str, int]]:

@@ -160,7 +160,7 @@ def decide_guest_list(
     guests: the rows of these hosts. attempts_by_server: the highest attempt that a host has begun of each listed
     server, which alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the
     hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
-    recovering: the records went back in time; then no guest is to be destroyed (R43).
+    recovering: the records went back in time; then no guest is to be destroyed (R44).
     """
     adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
     disowned, gone = set[GuestKey](), set[GuestKey]()

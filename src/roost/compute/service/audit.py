@@ -17,6 +17,7 @@ from roost.compute.service.context import Compute
 from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.recovery import find_recovery
 from roost.compute.service.work import get_server_states
+from roost.compute.store import agents as agent_rows
 from roost.compute.store import aggregates as aggregate_rows
 from roost.compute.store import audit as store
 from roost.compute.store import hosts as host_rows
@@ -109,6 +110,17 @@ GUESTS = Check(
     repairs={rules.GUEST_STRAY: _withdraw_guests, rules.GUEST_MISSING: None, rules.GUEST_UNKNOWN: None},
 )
 """What a host may still run keeps its claims and ports until it is gone."""
+
+
+async def _find_clashes(compute: Compute, _all: Sequence[str]) -> list[Finding[str, None]]:
+    """Return agents of which two starts speak."""
+    async with compute.database.connection() as connection:
+        clashes = await agent_rows.list_clashes(connection, lease_s=compute.settings.host_down_after_s)
+    drifts = [rules.judge_clash(clash) for clash in clashes]
+    return [Finding(drift, drift.key, None) for drift in drifts]
+
+
+AGENTS = Check(pages=all_at_once, look=_find_clashes, repairs={rules.AGENT_TWICE: None})
 
 
 async def _list_consumers(compute: Compute) -> AsyncIterator[Sequence[str]]:
@@ -236,4 +248,4 @@ async def _find_recovery(compute: Compute, _all: Sequence[str]) -> list[Finding[
 
 RECOVERY = Check(pages=all_at_once, look=_find_recovery, repairs={rules.WENT_BACK: None})
 
-AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, GUESTS, CLAIMS, SERVERS))
+AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, AGENTS, GUESTS, CLAIMS, SERVERS))

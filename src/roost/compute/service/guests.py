@@ -11,6 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from roost.compute.errors import GuestNotFound, GuestWanted
+from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Failure, Guest
@@ -20,6 +21,7 @@ from roost.compute.rules.guests import GuestList, ReportOutcome
 from roost.compute.rules.nics import without_doubtful_ports
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
+from roost.compute.service.agents import admit_call
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
@@ -27,6 +29,7 @@ from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, told_later
 from roost.compute.store import guests as store
+from roost.compute.store import hosts as host_rows
 from roost.compute.store import recovery as recovery_rows
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
@@ -66,6 +69,7 @@ class Polls:
         self._renewing = Batches(partial(renew_leases, compute), most=POLLS_TOGETHER_MAX)
         self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
         self._waits: PollWaits | None = None
+        self._declared: DeclaredHosts | None = None
 
     async def poll(
         self,
@@ -81,8 +85,8 @@ class Polls:
         hosts: None for every declared host that is allowed and that no other agent serves, those declared meanwhile
         too. allowed: asked again and again, since a token may be revoked while the poll is held. The agent takes or
         renews its leases as of this call, and not at the end of a wait: nothing was heard of it since.
-        Raises Unauthorized; NotFound, which names the hosts that do not exist; and HostHeld where other agents serve
-        all of them. Not one transaction: it holds none while it waits.
+        Raises Unauthorized; AgentRefused; NotFound, which names the hosts that do not exist; and HostHeld where other
+        agents serve all of them. Not one transaction: it holds none while it waits.
         """
         compute = self._compute
         loop = asyncio.get_running_loop()
@@ -94,10 +98,10 @@ class Polls:
         while True:
             heard = compute.wakeups.count(GUEST_CHANNEL) if compute.wakeups else 0
             covered = await allowed()
-            names_now = list(hosts) if hosts is not None else await _list_declared(compute, covered)
+            names_now = list(hosts) if hosts is not None else await self._list_declared(covered)
             if names_now != names:
                 names, renewed_at = names_now, loop.time()
-                renewed = await self._renew(names, agent)
+                renewed = await self._renew(LeaseRequest(tuple(names), agent, named=hosts is not None))
             orders: list[GuestOrder] = []
             pending = await self._look()
             list_wanted = not pending.to_list.isdisjoint(renewed.hosts_held)
@@ -106,8 +110,9 @@ class Polls:
                     orders = [
                         without_doubtful_ports(order, nics)
                         for order, nics in await store.list_orders(
-                            connection, renewed.hosts_held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
+                            connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
                         )
+                        if order.host in renewed.hosts_held
                     ]
             left_s = deadline - loop.time()
             if orders or list_wanted or left_s <= 0:
@@ -129,8 +134,8 @@ class Polls:
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
-    async def _renew(self, names: Sequence[str], agent: AgentIdentity) -> Renewed:
-        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
+    async def _renew(self, request: LeaseRequest) -> Renewed:
+        renewed = await self._renewing.do(request)
         if isinstance(renewed, RoostError):
             raise renewed
         if renewed.hosts_behind:
@@ -144,6 +149,13 @@ class Polls:
         except (RoostError, TimeoutError) as error:
             log.warning("publishing hosts that are back failed; the next round retries", reason=str(error))
         return [None] * len(polls)
+
+    async def _list_declared(self, covered: HostPatterns) -> list[str]:
+        """Return the hosts that are declared now; they are read when their changes were counted on."""
+        async with self._compute.database.connection() as connection:
+            declared = await host_rows.read_declared(connection, self._declared)
+        self._declared = declared
+        return list(declared.names if covered is EVERY_HOST else filter(covered.covers, declared.names))
 
     async def _look_at_names(self) -> Collection[str]:
         return (await self._look()).names
@@ -164,8 +176,9 @@ class Polls:
 async def take_reports(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> ReportsAnswered:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more.
 
-    While the records recover each is refused, and may be made again.
+    While the records recover each is refused, and may be made again. Raises AgentRefused.
     """
+    await admit_call(compute, agent)
     async with compute.database.transaction() as tx:
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
@@ -220,9 +233,10 @@ async def compare_guests(
 
     listed: hosts' names are compared as bytes. covered: the hosts for which the caller may speak. Guests that are
     missing are marked on their servers, which keep addresses and claims; those that nobody asked for are kept for the
-    audit.
+    audit. Raises AgentRefused.
     """
     agent = listed.agent
+    await admit_call(compute, agent)
     mark = (await look_at_marks(compute, [agent]))[agent.id]
     async with compute.database.connection() as connection:
         leased = await store.list_hosts_of(connection, agent_id=agent.id, after=listed.after, until=listed.until)
@@ -323,8 +337,3 @@ def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
 
 
 list_host_names = reading(store.list_host_names)
-
-
-async def _list_declared(compute: Compute, covered: HostPatterns) -> list[str]:
-    names = await list_host_names(compute, declared_only=True)
-    return names if covered is EVERY_HOST else [name for name in names if covered.covers(name)]

@@ -16,6 +16,7 @@ from roost.compute.model.server import Requester
 from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
+from roost.compute.service.agents import admit_call
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import announce_hosts
@@ -46,8 +47,11 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
 
     agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
     of an agent overrules. Of two reports of one host the later counts.
-    Raises HostHeld, which names the first host that another agent serves; hosts of its set are left as they were.
+    Raises AgentRefused, and HostHeld, which names the first host that another agent serves; hosts of its set are left
+    as they were.
     """
+    if agent is not None:
+        await admit_call(compute, agent, takes_leases=True)
     upserts = {report.name: _upsert(report) for report in reports}
     names = sorted(upserts)
     rows: list[HostRow] = []

@@ -3,13 +3,17 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.compute.errors import HostHeld
 from roost.compute.model.cloud import HostLease
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
+from roost.compute.rules.agents import poll_of
 from roost.compute.rules.leases import list_held_elsewhere
+from roost.compute.service.agents import admit_call, admit_polls, settle_polls
 from roost.compute.service.context import Compute
-from roost.compute.service.recovery import look_at_marks, mark_of
+from roost.compute.service.recovery import mark_of, notice_marks
+from roost.compute.store import agents as agent_rows
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store
 from roost.platform.errors import NotFound, RoostError
@@ -24,7 +28,7 @@ class Renewed(Struct, frozen=True, kw_only=True):
     as_of: the database's time, in seconds since 1970, when that was looked at. mark: of the agent.
     """
 
-    hosts_held: tuple[str, ...] = ()
+    hosts_held: frozenset[str] = frozenset()
     elsewhere: tuple[HeldElsewhere, ...] = ()
     hosts_behind: tuple[str, ...] = ()
     as_of: float = 0.0
@@ -32,18 +36,45 @@ class Renewed(Struct, frozen=True, kw_only=True):
 
 
 class LeaseRequest(Struct, frozen=True):
-    """The hosts that one agent would serve."""
+    """The hosts that one agent would serve. named: it chose them; otherwise it serves what was declared."""
 
     hosts: tuple[str, ...]
     agent: AgentIdentity
+    named: bool = False
 
 
 async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
     """Take or renew many agents' leases on the hosts that they ask for, as far as no other agent has them, in sets.
 
-    Return what each holds, in order, or the error of its request: NotFound, which names the hosts that do not exist, or
-    HostHeld where there is none that it may have.
+    Return what each holds, in order, or the error of its request: AgentRefused for an agent that is not served,
+    NotFound, which names the hosts that do not exist, or HostHeld where there is none that it may have. Hosts that an
+    agent does not ask for any more are released. An agent that goes on as it was costs one statement of no host.
     """
+    polls = [poll_of(request.agent, request.hosts) for request in requests]
+    async with compute.database.connection() as connection:
+        heard = await agent_rows.hear_agents(connection, polls, renew_after_s=compute.settings.heard_again_s)
+    await notice_marks(compute, [(request.agent, poll.mark) for request, poll in zip(requests, heard, strict=True)])
+    answers: dict[int, Renewed | RoostError] = {
+        number: Renewed(hosts_held=frozenset(polls[number].hosts), as_of=poll_heard.now_s)
+        for number, poll_heard in enumerate(heard)
+        if poll_heard.renewed
+    }
+    if unsettled := [number for number, poll_heard in enumerate(heard) if not poll_heard.settled]:
+        errors = await admit_polls(compute, [(polls[number], requests[number].named) for number in unsettled])
+        answers |= {number: error for number, error in zip(unsettled, errors, strict=True) if error is not None}
+    rest = [number for number in range(len(requests)) if number not in answers]
+    taken = await _take_leases(compute, [requests[number] for number in rest])
+    answers |= dict(zip(rest, taken, strict=True))
+    if serving := [polls[number] for number in rest if isinstance(answers[number], Renewed) and polls[number].hosts]:
+        await settle_polls(compute, serving)
+    for number, answer in answers.items():
+        if isinstance(answer, Renewed):
+            answers[number] = replace(answer, mark=mark_of(heard[number].mark))
+    return [answers[number] for number in range(len(requests))]
+
+
+async def _take_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
+    """Take or renew leases on the rows of the hosts."""
     answers: list[Renewed | RoostError] = []
     for together in split_by_agent(requests):
         agents_by_host = {host: request.agent for request in together for host in request.hosts}
@@ -58,15 +89,16 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s
-        marks = await look_at_marks(compute, [request.agent for request in together])
-        for request in together:
-            mark = mark_of(marks[request.agent.id])
-            answers.append(_answer(compute, request, leases_by_host, hosts_behind, as_of, mark))
+        answers += [_answer(compute, request, leases_by_host, hosts_behind, as_of) for request in together]
     return answers
 
 
 async def release_leases(compute: Compute, agent: AgentIdentity, *, covered: HostPatterns = EVERY_HOST) -> None:
-    """End the leases on the hosts that this agent serves, as far as the caller may speak for them."""
+    """End the leases on the hosts that this agent serves, as far as the caller may speak for them.
+
+    Raises AgentRefused.
+    """
+    await admit_call(compute, agent)
     async with compute.database.transaction() as tx:
         hosts = await guest_rows.list_hosts_of(tx, agent_id=agent.id, after="", until=None)
         await store.release_leases(tx, [host for host in hosts if covered.covers(host)], agent)
@@ -91,16 +123,15 @@ def _answer(
     leases_by_host: Mapping[str, HostLease],
     hosts_behind: Collection[str],
     as_of: float,
-    mark: str,
 ) -> Renewed | RoostError:
     if missing := [host for host in request.hosts if host not in leases_by_host]:
         return NotFound(f"there is no host {', '.join(missing)}")
     leases = [leases_by_host[host] for host in request.hosts]
-    hosts_held = tuple(lease.host for lease in leases if lease.taken)
+    hosts_held = frozenset(lease.host for lease in leases if lease.taken)
     down_after_s = compute.settings.host_down_after_s
     elsewhere = tuple(list_held_elsewhere(leases, request.agent, host_down_after_s=down_after_s))
     if elsewhere and not hosts_held:
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
         return HostHeld(elsewhere[0].sentence() + more, elsewhere[0].ends_in_s)
-    back = tuple(host for host in hosts_held if host in hosts_behind)
-    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of, mark=mark)
+    back = tuple(sorted(hosts_held & set(hosts_behind)))
+    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of)

@@ -3,7 +3,7 @@
 Meanwhile conductors lease no work, agents get no orders and no report counts, and no guest is to be destroyed.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import structlog
 
@@ -44,12 +44,17 @@ async def look_at_marks(compute: Compute, agents: Collection[AgentIdentity]) -> 
     """Return agent id -> its mark as the records have it now; begin a recovery where one was told a later one."""
     async with compute.database.connection() as connection:
         rows = await store.read_marks(connection, {agent.id for agent in agents})
-    ahead = [(agent, rows[agent.id], mark_told) for agent in agents if (mark_told := told_later(agent, rows[agent.id]))]
-    if not ahead:
+    if not await notice_marks(compute, [(agent, rows[agent.id]) for agent in agents]):
         return rows
+    return await look_at_marks(compute, agents)
+
+
+async def notice_marks(compute: Compute, marks_read: Sequence[tuple[AgentIdentity, MarkRow]]) -> bool:
+    """Begin a recovery where an agent was told a later mark than its row has; return whether one was."""
+    ahead = [(agent, row, mark_told) for agent, row in marks_read if (mark_told := told_later(agent, row))]
     for agent, row, mark_told in ahead:
         await begin_recovery(compute, agent, mark_told=mark_told, mark_known=row.value)
-    return await look_at_marks(compute, agents)
+    return bool(ahead)
 
 
 def told_later(agent: AgentIdentity, row: MarkRow) -> int | None:

@@ -53,16 +53,17 @@ SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') 
         AND NOT EXISTS (SELECT FROM compute.guest o WHERE o.server_id = g.server_id AND o.host <> g.host
             AND o.fenced_by IS NULL)) THEN s.network_info END AS network_info
 FROM compute.guest g
+JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
 LEFT JOIN compute.server s ON s.id = g.server_id
-WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
-  AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
+WHERE g.reported IS DISTINCT FROM g.desired
+  AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
-    WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $7)))
+    WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
   AND (g.desired = 'absent' OR NOT EXISTS (SELECT FROM compute.unknown_guest u WHERE u.server_id = g.server_id))
   AND {FOLLOWS}
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
-    SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[]))
+    SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))
 ORDER BY g.created_at, g.server_id
 LIMIT $6
 """
@@ -73,14 +74,17 @@ _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
 async def list_orders(
-    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[OrderId], limit: int
+    tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int
 ) -> list[tuple[GuestOrder, tuple[Nic, ...]]]:
-    """Return what the agent should change on its hosts, with the servers' NICs, oldest first. busy: to leave out."""
+    """Return what the agent should change on the hosts that it holds, with the servers' NICs, oldest first.
+
+    busy: to leave out.
+    """
     *columns, hurries = [
         [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
     ]
     orders = []
-    for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id, hurries):
+    for row in await tx.fetch(ORDERS, agent_id, *columns, limit, hurries):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
         order = GuestOrder(
             server_id=row["server_id"],

@@ -5,18 +5,22 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.cloud import Host, HostRow, HostUpsert, HostUse
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
+
+# An agent that holds all its hosts is heard on its own row alone: a host is heard of at the greater of both times.
+SEEN_AT = "greatest(host.seen_at, (SELECT agent.seen_at FROM compute.agent WHERE agent.id = host.agent_id))"
 
 # The host is silent, and has been for as long as its agent's promise says.
 IS_PROMISE_KEPT = "(host.silent AND host.promise_kept AND host.promised_at = host.seen_at)"
 
 COLUMNS = f"""host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
-    host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
-    host.forced_down OR host.silent AS down, host.down_told, host.cell_silent, host.fence_after_s,
-    {IS_PROMISE_KEPT} AS promise_kept"""
+    host.declared, host.disabled, host.forced_down, host.service_version, {SEEN_AT} AS seen_at,
+    host.wanted, host.published, host.forced_down OR host.silent AS down, host.down_told, host.cell_silent,
+    host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -92,24 +96,41 @@ async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> dict[
 
 # A clock that was set back leaves times in the future behind: they do not count as heard either.
 HEARD_WITHIN = "coalesce(seen_at BETWEEN now() - {0}::interval AND now() + {0}::interval, false)"
+HOST_HEARD, AGENT_HEARD = (
+    HEARD_WITHIN.replace("seen_at", f"{table}.seen_at").format("$1") for table in ("host", "agent")
+)
+
+# Agents that were not heard of, and the hosts of those and of nobody: hosts of others are not looked at.
+QUIET_HOSTS = f"""NOT host.silent AND NOT {HOST_HEARD}
+    AND (host.agent_id IS NULL OR host.agent_id = ANY(ARRAY(
+        SELECT agent.id FROM compute.agent WHERE NOT {AGENT_HEARD})))"""
 
 NOTE_SILENT = f"""-- compute.note_silent_hosts
 UPDATE compute.host SET silent = true, wanted = wanted + 1 WHERE name IN (
-    SELECT name FROM compute.host WHERE NOT silent AND NOT {HEARD_WITHIN.format("$1")}
-    ORDER BY name FOR NO KEY UPDATE)
+    SELECT host.name FROM compute.host WHERE {QUIET_HOSTS} ORDER BY host.name FOR NO KEY UPDATE)
 RETURNING name"""
+# The note has locked the hosts' agents: a poll that came before is seen now, one that comes later reads its hosts.
+TAKE_BACK_SILENT = f"""-- compute.take_back_silent_hosts
+UPDATE compute.host SET silent = false, wanted = wanted - 1
+FROM compute.agent WHERE host.name = ANY($2::text[]) AND agent.id = host.agent_id
+    AND {AGENT_HEARD}
+RETURNING host.name"""
 
 
 async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[str]:
-    """Mark hosts silent that were not heard of for so long; return their names."""
-    return sorted(row["name"] for row in await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s)))
+    """Mark hosts silent that were not heard of for so long, on their rows or their agents'; return their names."""
+    after = timedelta(seconds=silent_after_s)
+    names = {row["name"] for row in await tx.fetch(NOTE_SILENT, after)}
+    if names:  # R43
+        names -= {row["name"] for row in await tx.fetch(TAKE_BACK_SILENT, after, sorted(names))}
+    return sorted(names)
 
 
-NOTE_PROMISES = """-- compute.note_promises_kept
+NOTE_PROMISES = f"""-- compute.note_promises_kept
 UPDATE compute.host SET promise_kept = true WHERE name IN (
     SELECT name FROM compute.host
     WHERE silent AND NOT promise_kept AND promised_at = seen_at AND fence_after_s * $2 <= $3
-        AND seen_at <= now() - $1 * interval '1 second' - fence_after_s * $2 * interval '1 second'
+        AND {SEEN_AT} <= now() - $1 * interval '1 second' - fence_after_s * $2 * interval '1 second'
     ORDER BY name FOR NO KEY UPDATE)
 RETURNING name"""
 
@@ -124,7 +145,7 @@ async def note_promises_kept(tx: Connection, *, silent_after_s: float, margin: f
 
 
 LIST_QUIET = f"""-- compute.list_quiet_hosts
-SELECT name FROM compute.host WHERE silent OR NOT {HEARD_WITHIN.format("$1")}"""
+SELECT name FROM compute.host WHERE silent UNION ALL SELECT name FROM compute.host WHERE {QUIET_HOSTS}"""
 
 
 async def list_quiet_hosts(tx: Connection, *, quiet_after_s: float) -> set[str]:
@@ -197,6 +218,21 @@ async def list_hosts(
 ) -> list[Host]:
     """Return hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
     return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names, having)]
+
+
+READ_DECLARED = """
+-- compute.read_declared_hosts
+SELECT changes, CASE WHEN changes IS DISTINCT FROM $1
+    THEN ARRAY(SELECT name FROM compute.host WHERE declared ORDER BY name) END AS names
+FROM compute.declared_hosts
+"""
+
+
+async def read_declared(tx: Connection, known: DeclaredHosts | None) -> DeclaredHosts:
+    """Return the hosts that a cloud file declared, by name; `known` itself where nothing has changed since."""
+    row = await tx.fetchrow(READ_DECLARED, known.changes if known else None)
+    assert row is not None
+    return DeclaredHosts(row["changes"], tuple(row["names"])) if known is None or row["names"] is not None else known
 
 
 FIND_HOST = f"""-- compute.find_host

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from roost.compute.model.agents import AgentPoll
 from roost.compute.model.cloud import HostLease
-from roost.compute.store.hosts import HEARD_WITHIN
+from roost.compute.store.hosts import HEARD_WITHIN, SEEN_AT
 from roost.platform.database import Connection
 from roost.seams.agent import AgentIdentity
 
@@ -51,7 +52,7 @@ SELECT array_agg(host.name) AS names, host.agent_id, host.agent_label, host.agen
     coalesce(taken.behind, false) AS behind, taken.name IS NOT NULL
         OR coalesce(host.agent_id = asked.agent_id AND NOT host.silent AND {HEARD_WITHIN.format("$4")}, false) AS held,
     CASE WHEN taken.name IS NULL AND host.agent_id <> asked.agent_id
-        THEN extract(epoch FROM now() - host.seen_at)::double precision END AS heard_s,
+        THEN extract(epoch FROM now() - {SEEN_AT})::double precision END AS heard_s,
     extract(epoch FROM now())::double precision AS now_s
 FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7"""
 
@@ -86,12 +87,30 @@ def _leases(row: Any) -> dict[str, HostLease]:
     }
 
 
-RELEASE_LEASES = """-- compute.release_leases
-UPDATE compute.host SET agent_id = NULL, agent_label = '', agent_since = NULL
-WHERE name IN (SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2
-    ORDER BY name FOR NO KEY UPDATE)"""
+# The host goes on being heard of when its agent was last; what was promised with that holds.
+RELEASE = f"""
+UPDATE compute.host SET agent_id = NULL, agent_label = '', agent_since = NULL, seen_at = {SEEN_AT},
+    promised_at = CASE WHEN promised_at = seen_at THEN {SEEN_AT} ELSE promised_at END
+WHERE name IN"""
+
+RELEASE_LEASES = f"""-- compute.release_leases{RELEASE} (
+    SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2 ORDER BY name FOR NO KEY UPDATE)"""
 
 
 async def release_leases(tx: Connection, names: Sequence[str], agent: AgentIdentity) -> None:
     """Take these hosts from the agent: another may have them at once."""
     await tx.execute(RELEASE_LEASES, names, agent.id)
+
+
+RELEASE_OTHERS = f"""-- compute.release_other_leases{RELEASE} (
+    SELECT host.name FROM compute.host JOIN (
+        SELECT agent_id, name FROM compute.host WHERE agent_id = ANY($1::uuid[])
+        EXCEPT SELECT * FROM unnest($2::uuid[], $3::text[])) AS dropped USING (agent_id, name)
+    ORDER BY host.name FOR NO KEY UPDATE OF host)"""
+
+
+async def release_other_leases(tx: Connection, polls: Sequence[AgentPoll]) -> None:
+    """Take from the agents the hosts that they do not ask for."""
+    pairs = [(poll.agent.id, host) for poll in polls for host in poll.hosts]
+    columns = [agent_id for agent_id, _ in pairs], [host for _, host in pairs]
+    await tx.execute(RELEASE_OTHERS, [poll.agent.id for poll in polls], *columns)

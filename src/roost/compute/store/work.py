@@ -242,9 +242,10 @@ LIST_LAUNCHES = """-- compute.list_launches
 SELECT g.server_id, g.host, g.reported, coalesce(h.forced_down OR h.silent, true) AS host_down,
     extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
     extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
-    extract(epoch FROM clock_timestamp() - h.seen_at)::double precision AS heard_s
+    extract(epoch FROM clock_timestamp() - greatest(h.seen_at, a.seen_at))::double precision AS heard_s
 FROM compute.work w JOIN compute.guest g ON g.server_id = w.server_id AND g.attempt = w.attempt
-LEFT JOIN compute.host h ON h.name = g.host WHERE w.server_id = ANY($1::uuid[])
+LEFT JOIN compute.host h ON h.name = g.host LEFT JOIN compute.agent a ON a.id = h.agent_id
+WHERE w.server_id = ANY($1::uuid[])
 """
 
 

@@ -1,0 +1,43 @@
+"""Who an agent is: the id and the secret that are kept with its guests, and a boot id of this process.
+
+A state directory that is started for other hosts would leave its guests without an agent: it is refused here.
+"""
+
+import os
+import socket
+import uuid
+from collections.abc import Collection
+
+from roost.agent.drivers import Driver
+from roost.platform.errors import RoostError
+from roost.seams.agent import AgentIdentity
+
+HOSTS_NAMED_MAX = 3
+
+
+class GuestsElsewhere(RoostError):
+    """The agent's state holds guests of hosts that it is not to serve."""
+
+
+def make_identity(driver: Driver, *, service_version: int, fence_after_s: float | None) -> AgentIdentity:
+    """Return the identity of this start, which every call of it carries."""
+    return AgentIdentity(
+        id=driver.instance_id,
+        label=f"process {os.getpid()} on {socket.gethostname()}",
+        service_version=service_version,
+        fence_after_s=fence_after_s,
+        boot_id=str(uuid.uuid4()),
+        secret=driver.secret,
+        mark=driver.read_mark(),
+    )
+
+
+def check_guests(driver: Driver, hosts: Collection[str]) -> None:
+    """Raise GuestsElsewhere when the driver has guests of other hosts than these."""
+    others = sorted({host for _, host in driver.attempts_by_guest()} - set(hosts))
+    if others:
+        more = f" and {len(others) - HOSTS_NAMED_MAX} more" if len(others) > HOSTS_NAMED_MAX else ""
+        raise GuestsElsewhere(
+            f"this agent's state has guests of {', '.join(others[:HOSTS_NAMED_MAX])}{more}, which it is not to serve: "
+            "name the old host too, move its servers, then drop it"
+        )
