@@ -221,21 +221,16 @@ def _agent(
     from roost.cli.agent_command import AgentOptions, run_agent_command
     from roost.seams.agent import SERVICE_VERSION, HostReport
 
-    check_api(api)
     check_driver(driver)
-    shape = {
-        "vcpus": vcpus,
-        "ram_mb": ram_mb,
-        "disk_gb": disk_gb,
-        "service_version": service_version or SERVICE_VERSION,
-    }
+    version = service_version or SERVICE_VERSION
+    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
     like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
     options = AgentOptions(
-        api=api,
+        api=check_api(api),
         hosts=read_agent_hosts(host, fleet, like),
         state=state or (Path("agent") if host is None else Path("agent", host[0])),
         token_file=token_file,
-        service_version=like.service_version,
+        service_version=version,
         network_url=network_url or f"{api.rstrip('/')}/network",
         network_token_file=network_token_file,
         tls=client_tls(ca_file, cert, key),
