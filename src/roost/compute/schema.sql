@@ -129,7 +129,9 @@ CREATE TABLE compute.server (
     -- As it calls itself; null for those that are older than the column: their names.
     hostname text,
     -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
-    build_order jsonb
+    build_order jsonb,
+    -- As the host said it last, where it does not follow from the state: shutdown or crashed.
+    power_state text
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
 
@@ -181,6 +183,8 @@ CREATE TABLE compute.guest (
     -- promise: the host's agent had promised that its NICs are down by then. stopped: the host fell silent when its NICs
     -- were down.
     fenced_by text,
+    -- Of the driver's, of the state that counted last.
+    sequence bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 70);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;

@@ -16,12 +16,14 @@ from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList
 from roost.compute.rules.nics import without_doubtful_ports
+from roost.compute.rules.own_states import guest_of_report, list_differing
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
+from roost.compute.service.own_states import take_own_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
@@ -151,7 +153,18 @@ class Polls:
 
 
 async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> list[ReportAnswer]:
-    """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
+    """Take or refuse each report, in order; the same report twice does nothing more.
+
+    All in one transaction, but for what guests did by themselves: that is judged after it.
+    """
+    ordered = [report for report in reports if not report.by_itself]
+    own = [guest_of_report(report) for report in reports if report.by_itself]
+    answers = iter(await _report_ordered(compute, ordered, agent) if ordered else ())
+    own_answers = iter(await take_own_states(compute, own, agent=agent) if own else ())
+    return [next(own_answers if report.by_itself else answers) for report in reports]
+
+
+async def _report_ordered(compute: Compute, reports: Sequence[GuestReport], agent: AgentIdentity) -> list[ReportAnswer]:
     async with compute.database.transaction() as tx:
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
@@ -160,7 +173,9 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
-        await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
+        await store.mark_guests(
+            tx, begun=outcome.begun, states=outcome.states, sequences=outcome.sequences, agent_id=agent.id
+        )
         await store.delete_guests(tx, outcome.gone)
         states = await watch_states(compute, tx, _servers_of(outcome))
         await store.activate_servers(tx, outcome.active)
@@ -238,6 +253,8 @@ async def compare_guests(
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
+    if differing := list_differing(present, guests):
+        await take_own_states(compute, differing, agent=agent)
     return list(outcome.superseded)
 
 
