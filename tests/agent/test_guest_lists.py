@@ -6,7 +6,7 @@ import pytest
 
 from roost.agent import guest_lists as module
 from roost.agent.drivers.fake import FakeDriver, Faults
-from roost.agent.guest_lists import gather_own_changes, list_guests, own_reports, split_by_host
+from roost.agent.guest_lists import gather_own_changes, list_guests, own_reports, sequence_of, split_by_host
 from roost.seams.agent import GuestOrder, ListedGuest
 
 
@@ -59,6 +59,18 @@ async def test_what_guests_do_soon_after_each_other_is_told_together(
     (report,) = own_reports(driver, keys)
     assert (report.server_id, report.state, report.desired, report.by_itself) == ("b", "unchanged", None, True)
     assert (report.power_state, report.sequence) == ("crashed", 5)
+    await driver.close()
+
+
+async def test_what_a_guest_did_since_an_order_was_done_is_newer_than_the_report_of_the_order(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path, Faults(die_file=tmp_path / "die"))
+    await driver.launch(order("b"))
+    await driver.launch(order("a"))
+    assert sequence_of(driver, ("a", "h"), "running") == 2
+    (tmp_path / "die").write_text("crashed a\n")
+    (key,) = await driver.own_changes()
+    assert sequence_of(driver, key, "running") == 2 < driver.guests_by_key()[key].sequence
+    assert sequence_of(driver, ("gone", "h"), "absent") == 0
     await driver.close()
 
 

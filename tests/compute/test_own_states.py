@@ -12,6 +12,7 @@ from tests.agent.cloud import AGENT, compute_of, declare_hosts, order_guests, ta
 from roost.compute.model.server import ActionFilter, Requester
 from roost.compute.model.work import Guest, ServerStanding, Stage, WorkState
 from roost.compute.rules import actions as rules
+from roost.compute.rules.guests import ReportOutcome, decide_reports
 from roost.compute.rules.own_states import OwnState, decide_own_states, guest_of_report, judge, list_differing
 from roost.compute.service import Compute
 from roost.compute.service.actions import change_power, get_action, list_actions
@@ -139,6 +140,12 @@ def test_of_a_list_only_what_differs_is_looked_at_again() -> None:
 def test_a_report_of_its_own_says_what_a_list_would(power_state: Any, state: str | None) -> None:
     guest = guest_of_report(by_itself(power_state))
     assert (guest.state, guest.power_state, guest.sequence, guest.key) == (state, power_state, 8, (SERVER, "h1"))
+
+
+def test_a_roost_without_own_states_takes_a_report_of_its_own_for_nothing() -> None:
+    outcome = decide_reports([by_itself("shutdown")], agent_id=AGENT.id, hosts_held=["h1"], guests=[ROW], works=[])
+    assert outcome == ReportOutcome(answers=outcome.answers)
+    assert outcome.answers[0].accepted
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from roost.agent.guest_lists import (
     gather_own_changes,
     list_guests,
     own_reports,
+    sequence_of,
     split_by_host,
 )
 from roost.agent.lease import Lease, now_s
@@ -397,20 +398,13 @@ class Agent:
             state=state,
             message=message,
             desired=order.desired if state == "unchanged" else None,
-            sequence=self._sequence_of(order.key, state),
+            sequence=sequence_of(self._driver, order.key, state),
         )
         while True:
             answer = await self._put_out(report)
             if answer.refusal is not Refusal.NO_LEASE:
                 return answer
             await asyncio.sleep(LEASE_RETRY_S)
-
-    def _sequence_of(self, key: GuestKey, state: GuestState) -> int:
-        """Return the driver's sequence as of when the guest came into that state; what it did since is newer."""
-        guest = self._driver.guests_by_key().get(key)
-        if guest is None:
-            return 0
-        return guest.sequence if guest.state == state else max(guest.sequence - 1, 0)
 
     async def _tell_own_changes(self) -> None:
         """Report what guests do by themselves, once; what is refused, or no longer so, is in the next list."""

@@ -72,3 +72,11 @@ def own_reports(driver: Driver, keys: Collection[GuestKey]) -> list[GuestReport]
         for guest in driver.list_guests()
         if guest.key in keys
     ]
+
+
+def sequence_of(driver: Driver, key: GuestKey, state: str) -> int:
+    """Return the driver's sequence as of when the guest came into a state; what it did by itself since is newer."""
+    guest = driver.guests_by_key().get(key)
+    if guest is None:
+        return 0
+    return guest.sequence if guest.state == state else max(guest.sequence - 1, 0)
