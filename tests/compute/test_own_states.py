@@ -12,7 +12,7 @@ from tests.agent.cloud import AGENT, compute_of, declare_hosts, order_guests, ta
 from roost.compute.model.server import ActionFilter, Requester
 from roost.compute.model.work import Guest, ServerStanding, Stage, WorkState
 from roost.compute.rules import actions as rules
-from roost.compute.rules.guests import ReportOutcome, decide_reports
+from roost.compute.rules.guests import ReportOutcome, decide_reports, find_report_refusal
 from roost.compute.rules.own_states import OwnState, decide_own_states, guest_of_report, judge, list_differing
 from roost.compute.service import Compute
 from roost.compute.service.actions import change_power, get_action, list_actions
@@ -126,6 +126,28 @@ def test_only_who_has_the_host_is_heard_and_only_of_this_attempt(
     )
     assert [answer.refusal for answer in outcome.answers] == [refusal]
     assert bool(outcome.ended) is (refusal is None)
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "holds_host", "refusal"),
+    [
+        (ROW, {}, True, None),
+        (ROW, {}, False, Refusal.NO_LEASE),
+        (None, {}, True, Refusal.UNKNOWN),
+        (None, {"state": "absent"}, True, None),
+        (ROW, {"attempt": 0}, True, Refusal.SUPERSEDED),
+        (ROW, {"attempt": 2}, True, Refusal.UNKNOWN),
+        (ROW, {"attempt": 2, "state": "absent"}, True, None),
+        (replace(ROW, desired="absent"), {"state": "begun"}, True, Refusal.UNKNOWN),
+        (replace(ROW, agent_id="b"), {"state": "failed"}, True, Refusal.UNKNOWN),
+        (replace(ROW, agent_id=None), {"state": "failed"}, True, None),
+    ],
+)
+def test_which_report_is_refused_and_what_that_means(
+    row: Guest | None, fields: dict[str, Any], holds_host: bool, refusal: Refusal | None
+) -> None:
+    report = replace(as_ordered("running", SERVER, 8), **fields)
+    assert find_report_refusal(report, row, agent_id=AGENT.id, holds_host=holds_host)[0] is refusal
 
 
 def test_of_a_list_only_what_differs_is_looked_at_again() -> None:

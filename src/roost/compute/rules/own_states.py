@@ -100,11 +100,11 @@ def decide_own_states(
     rows_by_key = {row.key: row for row in guests}
     servers_by_id = {server.id: server for server in servers}
     works_by_server = {work.server_id: work for work in works}
-    held = frozenset(hosts_held)
+    held_hosts = frozenset(hosts_held)
     newest_by_key = {guest.key: guest for guest in sorted(present, key=lambda guest: guest.sequence)}
     for guest in present:
         row = rows_by_key.get(guest.key)
-        refusal, reason = find_report_refusal(guest, row, agent_id=agent_id, holds_host=guest.host in held)
+        refusal, reason = find_report_refusal(guest, row, agent_id=agent_id, holds_host=guest.host in held_hosts)
         outcome.answers.append(
             ReportAnswer(
                 server_id=guest.server_id, host=guest.host, accepted=refusal is None, reason=reason, refusal=refusal
