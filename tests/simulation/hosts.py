@@ -19,7 +19,9 @@ from roost.compute.service import Compute, guests
 from roost.compute.service.servers import get_server
 from roost.network.service import Networks
 from roost.platform.errors import RoostError
-from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
+from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, GuestsBody, ListedGuest, Refusal
+
+POWER_STATES = {"running": "running", "stopped": "shutdown", "paused": "paused", "suspended": "suspended"}
 
 
 class Turn(Enum):
@@ -36,12 +38,16 @@ class Turn(Enum):
 
 @dataclass
 class Guest:
-    """What a host has of a server. addresses: as its NICs were bound. dark: since the host lost its power."""
+    """What a host has of a server. addresses: as its NICs were bound. dark: since the host lost its power.
+
+    sequence: of all hosts' one driver.
+    """
 
     attempt: int
     state: str
     addresses: frozenset[str] = frozenset()
     dark: bool = False
+    sequence: int = 0
 
 
 @dataclass
@@ -57,6 +63,7 @@ class Hosts:
     off: set[str] = field(default_factory=set)
     late: list[GuestReport] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
+    sequence: int = 0
 
     def lose_power(self, host: str) -> None:
         """All that runs there stops."""
@@ -117,12 +124,13 @@ class Hosts:
                 self.failed.add(order.server_id)
                 state = "failed"
             else:
-                self.guests[key] = Guest(order.attempt, state, addresses)
+                self.guests[key] = Guest(order.attempt, state, addresses, sequence=self._next())
         elif how is Turn.STUBBORN:
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
         else:
+            guest.sequence = guest.sequence if guest.state == state else self._next()
             guest.state, guest.dark = state, False
         self.check_nics()
         return self._report(order, state)
@@ -146,10 +154,43 @@ class Hosts:
         return answer.accepted
 
     def _report(self, order: GuestOrder, state: str) -> GuestReport:
+        sequence = self.guests[order.key].sequence if order.key in self.guests else 0
         return GuestReport(
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message="told to fail",
-            desired=order.desired,
+            desired=order.desired, sequence=sequence,
         )  # fmt: skip
+
+    def _next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    async def change_by_itself(self, key: tuple[str, str], state: str, *, is_told: bool) -> None:
+        """Have a guest in another state though nobody asked for it. is_told: its host reports it."""
+        guest = self.guests[key]
+        guest.state, guest.sequence = state, self._next()
+        self.check_nics()
+        if is_told:
+            report = GuestReport(
+                server_id=key[0], host=key[1], attempt=guest.attempt, state="unchanged", by_itself=True,
+                power_state=POWER_STATES[state], sequence=guest.sequence,
+            )  # fmt: skip
+            await guests.report(self.compute, [report], agent=AGENT)
+
+    async def list_guests(self, host: str) -> None:
+        """List what the host has; destroy what must go."""
+        listed = tuple(
+            ListedGuest(
+                server_id=server_id, host=host, attempt=guest.attempt, state=guest.state, sequence=guest.sequence
+            )
+            for (server_id, on), guest in sorted(self.guests.items())
+            if on == host
+        )
+        async with self.compute.database.connection() as connection:
+            as_of = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::double precision")
+        before = max((name for name in self.names if name < host), default="")
+        body = GuestsBody(agent=AGENT, guests=listed, as_of=as_of, after=before, until=host)
+        for superseded in await guests.compare_guests(self.compute, body):
+            self.guests.pop(superseded.key, None)
 
     async def replug(self) -> None:
         """Take from guests the addresses that their servers have given up while they run."""

@@ -21,7 +21,7 @@ WEIGHTS: Mapping[Step, float] = {
     mishaps.all_hosts: 8, mishaps.send_late: 3, mishaps.cut_off: 1, mishaps.lose_power: 1, mishaps.disaster: 1,
     mishaps.outrun: 1, mishaps.recabled: 2, mishaps.doubted_host: 0.5,
     mishaps.come_back: 2, mishaps.let_time_pass: 7, mishaps.skew: 1, mishaps.look_for_silent: 1,
-    mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1,
+    mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1, mishaps.by_itself: 2,
 }  # fmt: skip
 
 
