@@ -265,10 +265,14 @@ async def test_a_guest_that_its_host_cannot_make_what_it_was_has_its_server_say_
     assert await latest_event(compute, server) == ("stop", "compute_stop_again", "Error")
 
 
-async def test_a_list_that_was_made_before_an_order_was_done_changes_nothing(compute: Compute) -> None:
+@pytest.mark.parametrize("way", ["by itself", "as ordered"])
+async def test_a_list_that_was_made_before_an_order_was_done_changes_nothing(compute: Compute, way: str) -> None:
     """R43: the list says that the guest is stopped, which it was until it was started."""
     (server,) = await active_servers(compute, ["h1"])
-    await report(compute, [by_itself("shutdown", server)], agent=AGENT)
+    if way == "as ordered":
+        await change_power(compute, server, rules.STOP, BY)
+    stopped = by_itself("shutdown", server) if way == "by itself" else as_ordered("stopped", server, 8)
+    await report(compute, [stopped], agent=AGENT)
     made_before = said("stopped", server_id=server, sequence=8)
     await change_power(compute, server, rules.START, BY)
     await list_to(compute, made_before)
