@@ -23,12 +23,12 @@ from tests.agent.cloud import (
 from tests.ports import free_port
 
 from roost.agent import agent as module
-from roost.agent.agent import fleet, run, split_by_host
+from roost.agent.agent import fleet, run
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
 from roost.agent.predecessor import ServedElsewhere
 from roost.compute.service import Compute
 from roost.platform.database import Database
-from roost.seams.agent import GuestAttempt, GuestOrder, GuestState, HostReport, ReportAnswer
+from roost.seams.agent import GuestOrder, GuestState, HostReport, ReportAnswer
 
 HOSTS = [f"h{number}" for number in range(10)]
 STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
@@ -370,22 +370,3 @@ async def test_hosts_that_roost_forgot_are_registered_again(
         async with compute.database.transaction() as tx:
             await tx.execute("DELETE FROM compute.host")
         await until(compute, "SELECT count(*) FROM compute.host WHERE name = 'fleet-0001'", gives=1)
-
-
-@pytest.mark.parametrize(
-    ("hosts", "size", "pages"),
-    [
-        ("", 2, [("", None, "")]),
-        ("ab", 2, [("", None, "ab")]),
-        ("abc", 2, [("", "b", "ab"), ("b", None, "c")]),
-        ("abbb", 2, [("", None, "abbb")]),
-        ("abbbc", 2, [("", "b", "abbb"), ("b", None, "c")]),
-        ("aabbcc", 2, [("", "a", "aa"), ("a", "b", "bb"), ("b", None, "cc")]),
-    ],
-)
-def test_a_list_of_guests_is_split_between_hosts(
-    hosts: str, size: int, pages: list[tuple[str, str | None, str]]
-) -> None:
-    guests = [GuestAttempt(server_id=str(number), host=host, attempt=1) for number, host in enumerate(hosts)]
-    split = split_by_host(guests, size)
-    assert [(after, until, "".join(guest.host for guest in page)) for after, until, page in split] == pages

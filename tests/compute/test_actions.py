@@ -18,7 +18,7 @@ from roost.compute.service.guests import compare_guests
 from roost.compute.service.servers import delete_server
 from roost.platform.auth import Caller
 from roost.platform.errors import RoostError
-from roost.seams.agent import GuestAttempt, GuestReport, GuestsBody, HostReport
+from roost.seams.agent import GuestReport, GuestsBody, HostReport, ListedGuest
 
 V = "2.96"
 ADMIN = Requester(request_id="req-a", project_id="p", user_id="u", is_admin=True)
@@ -317,7 +317,7 @@ async def test_a_guest_that_is_gone_is_made_again_by_a_hard_reboot(
 async def test_a_list_of_guests_does_not_undo_what_is_asked_for(compute: Compute, server_id: str, act: Act) -> None:
     """The agent lists the guest that a reboot replaces: the order does that, and the server has not lost it."""
     assert (await act("reboot", {"type": "HARD"})).status == 202
-    listed = (GuestAttempt(server_id=server_id, host="h1", attempt=1),)
+    listed = (ListedGuest(server_id=server_id, host="h1", attempt=1),)
     body = GuestsBody(agent=AGENT, guests=listed, as_of=2**40)
     assert await compare_guests(compute, body) == []
     assert await compare_guests(compute, GuestsBody(agent=AGENT, guests=(), as_of=2**40)) == []

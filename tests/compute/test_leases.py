@@ -29,7 +29,16 @@ from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
-from roost.seams.agent import AgentIdentity, GuestAttempt, GuestKey, GuestReport, GuestsBody, HostReport, Refusal
+from roost.seams.agent import (
+    AgentIdentity,
+    GuestAttempt,
+    GuestKey,
+    GuestReport,
+    GuestsBody,
+    HostReport,
+    ListedGuest,
+    Refusal,
+)
 
 OTHER = AgentIdentity(id="b0000000-0000-0000-0000-00000000000b", label="the other")
 SERVER = "11111111-1111-1111-1111-111111111111"
@@ -121,7 +130,7 @@ def test_what_a_former_agent_had_and_the_host_has_not_is_nobodys_unless_that_age
     ],
 )
 def test_what_is_listed_is_the_listing_agents(row: Guest, expected: dict[str, Any]) -> None:
-    listed = [GuestAttempt(server_id=SERVER, host="h1", attempt=2)]
+    listed = [ListedGuest(server_id=SERVER, host="h1", attempt=2)]
     outcome = decide_guest_list(listed, agent_id=AGENT.id, as_of_s=NOW_S, guests=[row], attempts_by_server={SERVER: 2})
     assert outcome == GuestList(**expected)
 
@@ -141,7 +150,7 @@ def test_what_is_listed_is_the_listing_agents(row: Guest, expected: dict[str, An
 def test_only_a_higher_attempt_proves_that_a_guest_is_no_longer_wanted(
     attempt_listed: int, row: Guest | None, attempt_known: int | None, superseded: bool
 ) -> None:
-    listed = GuestAttempt(server_id=SERVER, host="h1", attempt=attempt_listed)
+    listed = ListedGuest(server_id=SERVER, host="h1", attempt=attempt_listed)
     outcome = decide_guest_list(
         [listed],
         agent_id=AGENT.id,
@@ -212,7 +221,7 @@ async def running_server(compute: Compute, agent: AgentIdentity = AGENT, host: s
     return server
 
 
-async def list_guests(compute: Compute, agent: AgentIdentity, *listed: GuestAttempt) -> list[GuestAttempt]:
+async def list_guests(compute: Compute, agent: AgentIdentity, *listed: ListedGuest) -> list[GuestAttempt]:
     renewed = await take_leases(compute, ["h1"], agent)
     as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
     assert as_of >= renewed.as_of > 0
@@ -279,7 +288,7 @@ async def test_an_empty_list_marks_the_servers_of_the_host_and_frees_nothing(com
     assert [(drift.kind, drift.key) for drift in await GUESTS.run(compute, repairs=Repairs.ALL)] == [
         (GUEST_MISSING, server)
     ]
-    known = GuestAttempt(server_id=server, host="h1", attempt=1)
+    known = ListedGuest(server_id=server, host="h1", attempt=1)
     assert await list_guests(compute, AGENT, known) == []
     assert await value(compute, "SELECT status FROM compute.server") == "ACTIVE"
     assert await value(compute, "SELECT fault IS NULL FROM compute.server")
@@ -307,7 +316,7 @@ async def test_only_the_agent_that_has_a_guest_can_say_that_it_is_gone(compute: 
     assert (await report(compute, [said], agent=OTHER))[0].refusal is Refusal.UNKNOWN
     assert (await report(compute, [said], agent=AGENT))[0].refusal is Refusal.NO_LEASE
     assert await value(compute, "SELECT count(*) FROM compute.guest") == 1
-    known = GuestAttempt(server_id=server, host="h1", attempt=1)
+    known = ListedGuest(server_id=server, host="h1", attempt=1)
     await list_guests(compute, OTHER, known)  # it has the guest, so it can also let go of it
     orders = (await Polls(compute).poll(["h1"], agent=OTHER, busy=[], wait_s=0)).orders
     assert [(order.server_id, order.desired) for order in orders] == [(server, "absent")]
@@ -316,7 +325,7 @@ async def test_only_the_agent_that_has_a_guest_can_say_that_it_is_gone(compute: 
 
 
 async def test_guests_that_nobody_knows_are_left_alone_and_named(compute: Compute) -> None:
-    known = GuestAttempt(server_id=SERVER, host="h1", attempt=3)
+    known = ListedGuest(server_id=SERVER, host="h1", attempt=3)
     assert await list_guests(compute, AGENT, known) == []
     drifts = await GUESTS.run(compute, repairs=Repairs.ALL)
     assert [(drift.kind, drift.key, drift.repaired) for drift in drifts] == [(GUEST_UNKNOWN, SERVER, False)]
@@ -326,7 +335,7 @@ async def test_guests_that_nobody_knows_are_left_alone_and_named(compute: Comput
 
 async def test_a_list_says_nothing_of_hosts_that_the_agent_does_not_serve(compute: Compute) -> None:
     server = await running_server(compute, host="h2", agent=OTHER)
-    assert await list_guests(compute, AGENT, GuestAttempt(server_id=SERVER, host="h2", attempt=1)) == []
+    assert await list_guests(compute, AGENT, ListedGuest(server_id=SERVER, host="h2", attempt=1)) == []
     assert await GUESTS.run(compute, repairs=Repairs.NONE) == []
     assert await value(compute, "SELECT status FROM compute.server WHERE id = $1", server) == "ACTIVE"
 
@@ -364,6 +373,6 @@ async def test_a_guest_that_its_host_lost_while_it_was_launched_fails_the_launch
 
 
 def test_a_list_that_only_names_guests_for_people_writes_no_guest() -> None:
-    listed = GuestAttempt(server_id="s", host="h1", attempt=1)
+    listed = ListedGuest(server_id="s", host="h1", attempt=1)
     assert not GuestList(superseded=(listed,), unknown=(listed,)).changes_guests
     assert all(GuestList(**{name: frozenset([KEY])}).changes_guests for name in ("adopted", "lost", "found_again"))

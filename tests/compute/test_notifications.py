@@ -28,7 +28,7 @@ from roost.compute.rules.notifications import (
     publisher_of,
     stage_steps,
 )  # fmt: skip
-from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
+from roost.compute.rules.payloads import aggregate_payload, guests_ended_payload, server_payload, service_payload
 from roost.platform.env import Env
 from roost.platform.settings import StateChanges
 from roost.seams.compute import RequestSpec, ServerPort
@@ -246,6 +246,16 @@ def test_a_payload_says_what_the_server_is() -> None:
 def test_the_state_of_the_guest_is_named_as_nova_does(power: str, launched: bool, power_state: str) -> None:
     server = replace(SERVER, power=power, launched_at=NOW if launched else None)
     assert data_of("instance.reboot", server)["power_state"] == power_state
+
+
+@pytest.mark.parametrize(("power", "shown"), [("stopped", "crashed"), ("running", "running")])
+def test_a_guest_that_crashed_is_said_to_have_while_it_is_stopped(power: str, shown: str) -> None:
+    server = replace(SERVER, power=power, power_state="crashed", launched_at=NOW)
+    assert data_of("instance.power_off", server)["power_state"] == shown
+
+
+def test_the_end_of_a_hosts_guests_is_told_with_their_number() -> None:
+    assert guests_ended_payload("h1", 3) == {"host": "h1", "binary": "nova-compute", "guests_ended": 3}
 
 
 def test_what_is_gone_is_deleted_and_what_failed_says_why() -> None:

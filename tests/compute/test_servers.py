@@ -160,7 +160,8 @@ def test_a_fault_says_where_it_failed_and_how_many_hosts_were_left(fields: Any, 
     [("active", 1), ("building", 0), ("error", 0), ("stopped", 4), ("paused", 3), ("suspended", 7), ("resized", 4)],
 )
 def test_the_power_state_follows_from_what_the_server_is(vm_state: str, state: int) -> None:
-    assert power_state(vm_state) == state
+    assert power_state(vm_state, has_crashed=False) == state
+    assert power_state(vm_state, has_crashed=True) == 6
 
 
 def test_every_nic_has_a_tag_of_its_own() -> None:

@@ -21,7 +21,7 @@ from roost.compute.service.silence import SilenceWatch
 from roost.network.model.ports import PortFilter
 from roost.network.service import ports
 from roost.platform.database import Database
-from roost.seams.agent import AgentIdentity, GuestAttempt, GuestsBody
+from roost.seams.agent import AgentIdentity, GuestsBody, ListedGuest
 
 FENCE_AFTER_S = 120.0
 PROMISING = replace(AGENT, fence_after_s=FENCE_AFTER_S)
@@ -189,7 +189,7 @@ async def test_a_fence_and_the_poll_of_a_host_that_comes_back_wait_for_each_othe
     let_go.set()
     await asyncio.gather(holder, fencing, polling)
     assert (await fenced_by(world, before.id))[before.host] == "promise"
-    body = GuestsBody(agent=AGENT, as_of=0.0, guests=(GuestAttempt(server_id=before.id, host=before.host, attempt=1),))
+    body = GuestsBody(agent=AGENT, as_of=0.0, guests=(ListedGuest(server_id=before.id, host=before.host, attempt=1),))
     superseded = await guests.compare_guests(world.compute, body)
     assert [guest.key for guest in superseded] == [(before.id, before.host)]
 

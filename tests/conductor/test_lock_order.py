@@ -25,7 +25,7 @@ from roost.compute.settings import ComputeSettings
 from roost.conductor.pipeline import run_once
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
-from roost.seams.agent import GuestAttempt, GuestReport, GuestsBody
+from roost.seams.agent import GuestReport, GuestsBody, ListedGuest
 from roost.seams.compute import PortsChange
 
 Operation = Callable[[World, str], Awaitable[Any]]
@@ -44,7 +44,7 @@ async def _report(world: World, server_id: str) -> None:
 
 async def _list(world: World, server_id: str, *, present: bool) -> None:
     server = await get_server(world.compute, server_id)
-    attempt = GuestAttempt(server_id=server_id, host=server.host or "", attempt=1)
+    attempt = ListedGuest(server_id=server_id, host=server.host or "", attempt=1)
     before = max((host for host in HOSTS if host < (server.host or "")), default="")
     body = GuestsBody(agent=AGENT, guests=(attempt,) if present else (), as_of=4e9, after=before, until=server.host)
     await guests.compare_guests(world.compute, body)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.agent.cloud import AGENT
 from tests.blocked import until_blocked
 from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
@@ -12,7 +13,7 @@ from tests.network.cloud import PROJECT
 from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
-from roost.compute.service import action_log
+from roost.compute.service import action_log, guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.actions import change_power, lock, unlock
@@ -23,6 +24,7 @@ from roost.compute.service.server_changes import update_server
 from roost.platform.database import Database
 from roost.platform.errors import Conflict
 from roost.platform.outbox import Notification, Outbox
+from roost.seams.agent import GuestReport
 
 SELECTED = [
     "scheduler.select_destinations.start nova-scheduler:here",
@@ -353,3 +355,31 @@ async def test_nothing_is_written_where_nobody_is_notified(world: World) -> None
     await change_power(world.compute, server.id, rules.STOP, BY)
     await world.run()
     assert await take(world) == []
+
+
+async def test_what_guests_do_by_themselves_is_told_and_the_end_of_a_whole_host_once(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    server_ids = await world.boot(network.id, count=4)
+    await world.run()
+    servers = [await server_service.get_server(world.compute, server_id) for server_id in server_ids]
+    hosts = [server.host for server in servers]
+    host = next(one for one in hosts if hosts.count(one) > 1)  # of three hosts
+    ended = [server.id for server in servers if server.host == host]
+    await take(world)
+    await guests.report(world.compute, [by_itself(one, host, "shutdown") for one in ended], agent=AGENT)
+    notifications = await take(world)
+    (of_host,) = [one for one in notifications if one.subject == host]
+    assert (of_host.event_type, of_host.payload["guests_ended"]) == ("service.guests_ended", len(ended))
+    for server_id in ended:
+        told_of = [f"{one.event_type} {one.publisher_id}" for one in notifications if one.subject == server_id]
+        assert told_of == around("power_off", host)
+    await guests.report(world.compute, [by_itself(ended[0], host, "running", sequence=3)], agent=AGENT)
+    await world.run()
+    assert await told(world, ended[0]) == around("power_off", host)
+
+
+def by_itself(server_id: str, host: str, power_state: Any, *, sequence: int = 2) -> GuestReport:
+    return GuestReport(
+        server_id=server_id, host=host, attempt=1, state="unchanged", by_itself=True, power_state=power_state,
+        sequence=sequence,
+    )  # fmt: skip

@@ -36,6 +36,8 @@ from roost.seams.agent import (
     Refusal,
 )
 
+POWER_STATES = {"running": "running", "stopped": "shutdown", "paused": "paused", "suspended": "suspended"}
+
 
 class Turn(Enum):
     """How a host's turn goes."""
@@ -55,6 +57,7 @@ class Guest:
     """What a host has of a server. addresses: as its agent was told. dark: since the host lost its power.
 
     as_told: no NIC of it was plugged, unplugged or changed since its agent was told of them.
+    sequence: of all hosts' one driver.
     """
 
     attempt: int
@@ -62,6 +65,7 @@ class Guest:
     addresses: frozenset[str] = frozenset()
     dark: bool = False
     as_told: bool = True
+    sequence: int = 0
 
 
 @dataclass
@@ -85,6 +89,7 @@ class Hosts:
     unlisted: set[str] = field(default_factory=set)
     late: list[tuple[AgentIdentity, GuestReport]] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
+    sequence: int = 0
 
     def lose_power(self, host: str) -> None:
         """All that runs there stops."""
@@ -126,7 +131,7 @@ class Hosts:
         for host in heard:
             hosts_by_agent[self.agent_of(host)].append(host)
             if host in self.unlisted:
-                await self._list_guests(host, is_heard=how is not Turn.UNHEARD and host not in self.deaf)
+                await self.list_guests(host, is_heard=how is not Turn.UNHEARD and host not in self.deaf)
         orders: list[GuestOrder] = []
         for agent, theirs in hosts_by_agent.items():
             if (polled := await self.poll(theirs, agent)) is not None:
@@ -160,13 +165,13 @@ class Hosts:
         if guest is not None and guest.attempt == superseded.attempt:
             del self.guests[superseded.key]
 
-    async def _list_guests(self, host: str, *, is_heard: bool) -> None:
+    async def list_guests(self, host: str, *, is_heard: bool) -> None:
         """Tell which guests a host has, once its agent has the lease; those that are superseded are destroyed."""
         agent = self.agent_of(host)
         if (polled := await self.poll([host], agent)) is None:
             return
         listed = tuple(
-            ListedGuest(server_id=server_id, host=on, attempt=guest.attempt)
+            ListedGuest(server_id=server_id, host=on, attempt=guest.attempt, state=guest.state, sequence=guest.sequence)
             for (server_id, on), guest in self.guests.items()
             if on == host
         )
@@ -195,7 +200,7 @@ class Hosts:
                 self.failed.add(order.server_id)
                 state = "failed"
             else:
-                self.guests[key] = Guest(order.attempt, state, addresses)
+                self.guests[key] = Guest(order.attempt, state, addresses, sequence=self._next())
         elif how is Turn.STUBBORN:
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
@@ -204,6 +209,7 @@ class Hosts:
             if guest.state != state and all(port.binding == "bound" for port in order.ports):
                 guest.addresses = frozenset(address for port in order.ports for address in port.addresses)
                 guest.as_told = True
+            guest.sequence = guest.sequence if guest.state == state else self._next()
             guest.state, guest.dark = state, False
         self.check_nics()
         return self._report(order, state)
@@ -228,10 +234,27 @@ class Hosts:
         return answer.accepted
 
     def _report(self, order: GuestOrder, state: str) -> GuestReport:
+        sequence = self.guests[order.key].sequence if order.key in self.guests else 0
         return GuestReport(
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message="told to fail",
-            desired=order.desired,
+            desired=order.desired, sequence=sequence,
         )  # fmt: skip
+
+    def _next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    async def change_by_itself(self, key: tuple[str, str], state: str, *, is_told: bool) -> None:
+        """Have a guest in another state though nobody asked for it. is_told: its host reports it."""
+        guest = self.guests[key]
+        guest.state, guest.sequence = state, self._next()
+        self.check_nics()
+        if is_told:
+            said = GuestReport(
+                server_id=key[0], host=key[1], attempt=guest.attempt, state="unchanged", by_itself=True,
+                power_state=POWER_STATES[state], sequence=guest.sequence,
+            )  # fmt: skip
+            await self.send([said], self.agent_of(key[1]), is_heard=key[1] not in self.deaf)
 
     async def replug(self, server_id: str) -> None:
         """Note that NICs of a server were plugged, unplugged or changed, perhaps."""

@@ -9,13 +9,14 @@ from tests.simulation import errors, looks, users
 from tests.simulation.beginning import HOSTS, VCPUS
 from tests.simulation.chance import SKEW_S_MAX
 from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
-from tests.simulation.hosts import Turn
+from tests.simulation.hosts import POWER_STATES, Turn
 from tests.simulation.story import Story
 
 from roost.compute.rules import actions as rules
 from roost.compute.service import actions
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network.service.reconciler import reconcile_once as reconcile_ports
+from roost.seams.agent import NICS_UP
 
 Step = Callable[[Story], Awaitable[None]]
 
@@ -59,6 +60,12 @@ Returns the servers that waited for their hosts meanwhile.
 SOURCES = """
 SELECT DISTINCT source_host FROM compute.move WHERE open AND source_host IS NOT NULL ORDER BY 1
 """
+IDLE = """
+SELECT id FROM compute.server s WHERE NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
+    AND NOT EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open)
+"""
+"""A guest whose server is on its way comes up by itself nowhere: its other host's could have its NICs up."""
+TOLD_SHARE = 0.5
 
 
 async def conduct(story: Story) -> None:
@@ -211,6 +218,34 @@ async def all_fail(story: Story) -> None:
     """Whatever hosts launch fails."""
     await story.hosts.turn(story.hosts.names, Turn.FAILS)
     story.note("all hosts fail launches")
+
+
+async def by_itself(story: Story) -> None:
+    """A guest does something by itself, of which its host tells at once, or with its next list."""
+    async with story.world.database.connection() as connection:
+        idle = {row["id"] for row in await connection.fetch(IDLE)}
+    silent = story.hosts.cut | story.hosts.off | story.hosts.versions.keys() | story.hosts.unlisted
+    keys = [
+        key
+        for key, guest in sorted(story.hosts.guests.items())
+        if key[1] not in silent and guest.state in POWER_STATES and not guest.dark
+    ]
+    if not keys:
+        return
+    key = story.random.choice(keys)
+    states = [state for state in POWER_STATES if state not in NICS_UP or key[0] in idle]
+    state, is_told = story.random.choice(states), story.random.random() < TOLD_SHARE
+    if state != story.hosts.guests[key].state:
+        await story.hosts.change_by_itself(key, state, is_told=is_told)
+        story.note(key[0], "on", key[1], "is", state, "by itself" if is_told else "by itself, which nobody hears")
+
+
+async def list_all(story: Story) -> None:
+    """All hosts that are heard list what they have."""
+    for host in story.hosts.names:
+        if host not in story.hosts.cut | story.hosts.off:
+            await story.hosts.list_guests(host, is_heard=host not in story.hosts.deaf)
+    story.note("all hosts list their guests")
 
 
 async def send_late(story: Story) -> None:

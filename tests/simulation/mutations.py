@@ -31,6 +31,7 @@ from roost.clients.local_placement import LocalPlacement
 from roost.compute.model.work import Launch, MoveKind, Stage
 from roost.compute.rules import actions as action_rules
 from roost.compute.rules import guests as guest_rules
+from roost.compute.rules import own_states
 from roost.compute.service import moves as move_service
 from roost.compute.service import work as work_service
 from roost.compute.store import guests as guest_store
@@ -152,7 +153,8 @@ def another_each_time(nic: Nic, _server_id: str) -> str:
     return nic.port_id or str(uuid4())
 
 
-REFUSE, DECIDE_BIND = guest_rules._refuse, port_bindings.decide_bind
+REFUSE, DECIDE_BIND = guest_rules.find_report_refusal, port_bindings.decide_bind
+NOTHING = own_states.OwnState.NOTHING
 JUDGE = launches.judge_launch
 DECIDE_LIST = guest_rules.decide_guest_list
 
@@ -211,7 +213,8 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         moves, "withdraw_elsewhere", forgetting(moves.withdraw_elsewhere)
     ),
     "a user's port outlives its server": lambda: patch.object(port_builds.port_bindings, "decide_parting", as_made),
-    "reports are of the attempt in force": lambda: patch.object(guest_rules, "_refuse", any_attempt),
+    "reports are of the attempt in force": lambda: patch.object(guest_rules, "find_report_refusal", any_attempt),
+    "a guest that ended has its server stopped": lambda: patch.object(own_states, "judge", lambda *_, **__: NOTHING),
     "a port is bound as it was read": lambda: patch.object(port_builds.port_bindings, "decide_bind", any_revision),
     "a move that is taken back has its claim again": lambda: patch.object(moves, "_return_claims", as_returned),
     "a move that is over holds nothing": lambda: patch.object(moves, "_release_moves", do_nothing),

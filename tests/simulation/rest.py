@@ -66,6 +66,7 @@ async def come_to_rest(story: Story) -> None:
         await story.world.conduct()
         await errors.look_for_room(story)
         await mishaps.all_hosts(story)
+        await mishaps.list_all(story)
         await mishaps.reconcile(story)
         await _look_for_faults(story)
         if await _decide(story) and await _is_quiet(story):
@@ -144,6 +145,9 @@ async def check(story: Story) -> None:
     active = {(id, row["host"]) for id, row in servers.items() if row["status"] == "ACTIVE"}
     running = {attempt for attempt in attempts if attempt[:2] in active}
     assert guests >= running, f"no guest: {running - guests}"
+    states = {(server, host): guest.state for (server, host), guest in story.hosts.guests.items()}
+    untrue = {key: states[key] for key in active if states.get(key, "running") != "running"}
+    assert not untrue, f"guests that are not what their servers show: {untrue}"
     stray = {guest for guest in guests - running if servers.get(guest[0], {"status": ""})["status"] != "ERROR"}
     assert not stray, f"stray guests: {stray}"
     assert not bindings, f"bindings where no server is on its way: {bindings}"

@@ -22,7 +22,7 @@ WEIGHTS: Mapping[Step, float] = {
     mishaps.outrun: 1, mishaps.unheard_launches: 1, mishaps.recabled: 2, mishaps.doubted_host: 0.5,
     mishaps.cut_one_way: 1, mishaps.cable_some: 1, mishaps.reinstalled: 1, mishaps.restart_agent: 1,
     mishaps.come_back: 3, mishaps.let_time_pass: 7, mishaps.skew: 1, mishaps.look_for_silent: 1,
-    mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1,
+    mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1, mishaps.by_itself: 2,
 }  # fmt: skip
 
 

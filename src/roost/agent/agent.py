@@ -21,6 +21,14 @@ from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.fence import Fence
+from roost.agent.guest_lists import (
+    VERSION_SAYS_STATES,
+    gather_own_changes,
+    list_guests,
+    own_reports,
+    sequence_of,
+    split_by_host,
+)
 from roost.agent.identity import check_guests, make_identity
 from roost.agent.lease import Lease, now_s
 from roost.agent.ports import AgentPorts
@@ -39,7 +47,6 @@ from roost.seams.agent import (
     GuestState,
     HostReport,
     HostsBody,
-    ListedGuest,
     OrderId,
     PollBody,
     Polled,
@@ -57,7 +64,7 @@ LAUNCHES_AT_ONCE = 1000
 BUSY_MAX = 10_000
 """Orders worked on at once; above it no more are asked for."""
 REPORTS_PER_CALL = 1000
-GUESTS_PER_CALL = 10_000
+GUESTS_PER_CALL = 2000
 HOSTS_PER_CALL = 1000
 COLLECT_S = 0.004
 """How long a report waits for others to go with it."""
@@ -88,14 +95,15 @@ async def run(
     service_version: int = SERVICE_VERSION,
     fence_after_s: float | None = None,
     waits: bool = True,
+    resumes: bool = False,
 ) -> None:
     """Work until cancelled. Raises GuestsElsewhere before the first call, and ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
     API asks for none. tls: None to trust whom the machine trusts. network: for ports that are this agent's to make or
     bind. service_version: whose contract it speaks. fence_after_s: the guests' NICs go down so long after the leases
-    ended. Raises TokenRefused if the first call is not let in, and
-    ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
+    ended. resumes: what ran when the host was started anew runs again. Raises TokenRefused if the first call is not let
+    in, and ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -107,9 +115,8 @@ async def run(
             check_guests(driver, [host.name for host in hosts])
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
             ports = AgentPorts(network, service_version=service_version)
-            agent = Agent(
-                Connection(session, api_url, token), hosts, driver, ports, service_version, fence_after_s, waits
-            )
+            connection = Connection(session, api_url, token)
+            agent = Agent(connection, hosts, driver, ports, service_version, fence_after_s, waits, resumes)
             work = asyncio.create_task(agent.run())
             try:
                 await _first(stop.wait(), work)
@@ -142,7 +149,9 @@ class Agent:
         service_version: int,
         fence_after_s: float | None = None,
         waits: bool = True,
+        resumes: bool = False,
     ) -> None:
+        self._resumes = resumes
         self._predecessor = Predecessor(waits=waits)
         self._ports = ports
         self._connection = connection
@@ -171,6 +180,8 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send_reports())
+                if self._agent.service_version >= VERSION_SAYS_STATES:
+                    group.create_task(self._tell_own_changes())
                 while True:
                     await self._turn(group)
         except ExceptionGroup as errors:  # not `except*`: before Python 3.11.4 it wraps what it raises again
@@ -254,13 +265,7 @@ class Agent:
 
     async def _list_guests(self, as_of: float) -> None:
         """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
-        listed = sorted(
-            (
-                ListedGuest(server_id=server_id, host=host, attempt=attempt)
-                for (server_id, host), attempt in self._driver.attempts_by_guest().items()
-            ),
-            key=lambda guest: guest.host.encode(),
-        )
+        listed = list_guests(self._driver, service_version=self._agent.service_version, resumes=self._resumes)
         for after, until, guests in split_by_host(listed, GUESTS_PER_CALL):
             body = GuestsBody(agent=self._agent, after=after, until=until, as_of=as_of, guests=tuple(guests))
             compared = await self._call_until_taken("POST", "/guests", body, GuestsCompared)
@@ -278,12 +283,7 @@ class Agent:
 
     def _work_on(self, group: asyncio.TaskGroup, orders: Sequence[GuestOrder]) -> bool:
         """Start what the orders ask for; whether there was anything."""
-        actions = decide_actions(
-            orders,
-            attempts_by_guest=self._driver.attempts_by_guest(),
-            states_by_guest=self._driver.states_by_guest(),
-            busy=self._busy,
-        )
+        actions = decide_actions(orders, guests_by_key=self._driver.guests_by_key(), busy=self._busy)
         for key in actions.interrupt:
             self._tasks[key].cancel()
         for order in actions.hurry:
@@ -364,7 +364,8 @@ class Agent:
 
     async def _tell_unchanged(self, order: GuestOrder, reason: str) -> None:
         """Say that the guest is as it was; one that was about to take over another's memory goes, and is made again."""
-        if self._driver.states_by_guest().get(order.key) == "incoming":
+        guest = self._driver.guests_by_key().get(order.key)
+        if guest is not None and guest.state == "incoming":
             await self._destroy(order.key, order.attempt)
             await self._report(order, "failed", reason)
             return
@@ -378,7 +379,7 @@ class Agent:
 
     async def _make_absent(self, order: GuestOrder) -> None:
         await self._destroy(order.key, order.attempt)
-        if order.key in self._driver.attempts_by_guest():
+        if order.key in self._driver.guests_by_key():
             log.error("a guest of a higher attempt stays", server_id=order.server_id, host=order.host)
             await asyncio.sleep(DESTROY_RETRY_S)  # the order is of an older database, and comes again
             return
@@ -404,16 +405,27 @@ class Agent:
             state=state,
             message=message,
             desired=order.desired if state == "unchanged" else None,
+            sequence=sequence_of(self._driver, order.key, state),
         )
         while True:
-            answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()
-            self._outbox.append((report, answered))
-            self._outbox_filled.set()
-            self._told.clear()
-            answer = await answered
+            answer = await self._put_out(report)
             if answer.refusal is not Refusal.NO_LEASE:
                 return answer
             await asyncio.sleep(LEASE_RETRY_S)
+
+    async def _tell_own_changes(self) -> None:
+        """Report what guests do by themselves, once; what is refused, or no longer so, is in the next list."""
+        while True:
+            reports = own_reports(self._driver, await gather_own_changes(self._driver))
+            await asyncio.gather(*[self._put_out(report) for report in reports])
+
+    def _put_out(self, report: GuestReport) -> asyncio.Future[ReportAnswer]:
+        """Have it reported; the answer comes later."""
+        answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()
+        self._outbox.append((report, answered))
+        self._outbox_filled.set()
+        self._told.clear()
+        return answered
 
     async def _send_reports(self) -> None:
         while True:
@@ -457,21 +469,3 @@ async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
         await asyncio.wait([waiter, work], return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiter.cancel()
-
-
-def split_by_host(guests: Sequence[ListedGuest], size: int) -> list[tuple[str, str | None, Sequence[ListedGuest]]]:
-    """Return (after, until, guests) for each page: all guests on hosts above `after` and up to `until`, or all others.
-
-    guests: in the order of their hosts' names as bytes. size: guests in a page, more only where one host has more.
-    """
-    pages: list[tuple[str, str | None, Sequence[ListedGuest]]] = []
-    start, after = 0, ""
-    while len(guests) - start > size:
-        end = start + size
-        while end < len(guests) and guests[end].host == guests[end - 1].host:
-            end += 1
-        if end == len(guests):
-            break
-        pages.append((after, guests[end - 1].host, guests[start:end]))
-        start, after = end, guests[end - 1].host
-    return [*pages, (after, None, guests[start:])]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from roost.seams.agent import GuestKey, GuestOrder, OrderId
+from roost.seams.agent import GuestKey, GuestOrder, ListedGuest, OrderId
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,12 @@ class Actions:
 def decide_actions(
     orders: Iterable[GuestOrder],
     *,
-    attempts_by_guest: Mapping[GuestKey, int],
-    states_by_guest: Mapping[GuestKey, str],
+    guests_by_key: Mapping[GuestKey, ListedGuest],
     busy: Collection[OrderId],
 ) -> Actions:
     """Turn orders into actions; one that is being worked on, or was overtaken by a later attempt, needs none.
 
-    attempts_by_guest, states_by_guest: the guests that are there. busy: the orders whose work has begun and whose
-    outcome is not told yet.
+    guests_by_key: those that are there. busy: the orders whose work has begun and whose outcome is not told yet.
     """
     actions = Actions()
     latest_by_guest: dict[GuestKey, int] = {}
@@ -60,9 +58,9 @@ def decide_actions(
             actions.interrupt.append(key)
         if order.desired == "absent":
             actions.destroy.append(order)
-        elif attempts_by_guest.get(key) != order.attempt:
+        elif (guest := guests_by_key.get(key)) is None or guest.attempt != order.attempt:
             actions.launch.append(order)
-        elif states_by_guest.get(key) != order.desired:
+        elif guest.state != order.desired:
             actions.change.append(order)
         else:
             actions.confirm.append(order)

@@ -34,7 +34,7 @@ def make_identity(driver: Driver, *, service_version: int, fence_after_s: float 
 
 def check_guests(driver: Driver, hosts: Collection[str]) -> None:
     """Raise GuestsElsewhere when the driver has guests of other hosts than these."""
-    others = sorted({host for _, host in driver.attempts_by_guest()} - set(hosts))
+    others = sorted({host for _, host in driver.guests_by_key()} - set(hosts))
     if others:
         more = f" and {len(others) - HOSTS_NAMED_MAX} more" if len(others) > HOSTS_NAMED_MAX else ""
         raise GuestsElsewhere(

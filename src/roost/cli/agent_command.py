@@ -24,7 +24,8 @@ NETWORK_TIMEOUT_S = 30.0
 class AgentOptions:
     """What the command line says. hosts: None for every declared one. faults: raises BadRequest.
 
-    fence_after_s: None to promise nothing. waits: for another agent's lease to end.
+    fence_after_s: None to promise nothing. waits: for another agent's lease to end. resumes: what ran when the
+    host was started anew.
     """
 
     api: str
@@ -38,6 +39,7 @@ class AgentOptions:
     faults: Callable[[], Faults]
     fence_after_s: float | None
     waits: bool
+    resumes: bool
 
 
 def run_agent_command(options: AgentOptions) -> None:
@@ -73,6 +75,7 @@ async def _work(options: AgentOptions, network: NetworkApi, token: TokenSource, 
             service_version=options.service_version,
             fence_after_s=options.fence_after_s,
             waits=options.waits,
+            resumes=options.resumes,
         )
     finally:
         await network.close()

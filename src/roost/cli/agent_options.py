@@ -26,6 +26,10 @@ FenceAfter = Annotated[
         show_default="nothing is promised",
     ),
 ]
+ResumeGuests = Annotated[
+    bool,
+    typer.Option("--resume-guests", help="Start guests again that ran when their host was started anew."),
+]
 NoWait = Annotated[
     bool,
     typer.Option(

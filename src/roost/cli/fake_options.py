@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,16 +24,30 @@ FakeRefuse = Annotated[
     list[str] | None,
     typer.Option(metavar="STATE", help=f"Let no guest come into this state: {', '.join(STATES)}; may be repeated."),
 ]
+FakeDie = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where lines say what guests do by themselves, as `crashed all`; it is deleted once it is read.",
+    ),
+]
 
 
-def read_faults(delay_s: float, pre_copy_s: float, fail: str | None, states_refused: list[str] | None) -> "Faults":
+def read_faults(
+    delay_s: float, pre_copy_s: float, fail: str | None, states_refused: list[str] | None, die_file: Path | None
+) -> "Faults":
     """Return what the options say. Raises BadRequest."""
     from roost.agent.drivers.fake import ALWAYS, Faults
 
     for state in states_refused or ():
         if state not in STATES:
             raise BadRequest(f"--fake-refuse {state}: expected {', '.join(STATES)}")
-    faults = Faults(delay_s=delay_s, pre_copy_s=pre_copy_s, states_refused=frozenset(states_refused or ()))
+    faults = Faults(
+        delay_s=delay_s,
+        pre_copy_s=pre_copy_s,
+        states_refused=frozenset(states_refused or ()),
+        die_file=die_file,
+    )
     if fail == "vanish":
         return replace(faults, vanish_first=ALWAYS)
     if fail == "always":

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, check_driver
+from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests, check_driver
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.endings import run
-from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
+from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
@@ -195,11 +195,13 @@ def _agent(
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
     disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
     fence_after: FenceAfter = None,
+    resume_guests: ResumeGuests = False,
     no_wait: NoWait = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,
     fake_fail: FakeFail = None,
     fake_refuse: FakeRefuse = None,
+    fake_die: FakeDie = None,
     token_file: TokenFile = None,
     service_version: ServiceVersion = None,
     network_url: NetworkUrl = None,
@@ -219,13 +221,12 @@ def _agent(
     from roost.cli.agent_command import AgentOptions, run_agent_command
     from roost.seams.agent import SERVICE_VERSION, HostReport
 
-    check_api(api)
     check_driver(driver)
     version = service_version or SERVICE_VERSION
     shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
     like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
     options = AgentOptions(
-        api=api,
+        api=check_api(api),
         hosts=read_agent_hosts(host, fleet, like),
         state=state or (Path("agent") if host is None else Path("agent", host[0])),
         token_file=token_file,
@@ -233,9 +234,10 @@ def _agent(
         network_url=network_url or f"{api.rstrip('/')}/network",
         network_token_file=network_token_file,
         tls=client_tls(ca_file, cert, key),
-        faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse),
+        faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse, fake_die),
         fence_after_s=fence_after,
         waits=not no_wait,
+        resumes=resume_guests,
     )
     _begin("agent", until_stdin_ends=until_stdin_ends)
     run_agent_command(options)

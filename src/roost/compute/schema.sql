@@ -198,7 +198,7 @@ CREATE TABLE compute.server (
     hostname text,
     -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
     build_order jsonb,
-    -- As the host said it last, null for what follows from the server's own state.
+    -- As the host said it last, where it does not follow from the state: shutdown or crashed.
     power_state text
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
@@ -251,7 +251,7 @@ CREATE TABLE compute.guest (
     -- promise: the host's agent had promised that its NICs are down by then. stopped: the host fell silent when its NICs
     -- were down.
     fenced_by text,
-    -- Of the driver's, of the last state that counted.
+    -- Of the driver's, of the state that counted last.
     sequence bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 50);

@@ -109,13 +109,14 @@ class GuestNic(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ListedGuest(GuestAttempt, frozen=True, kw_only=True, omit_defaults=True):
     """A guest as its host has it. state: in an order's words; None: its agent is of a version that does not say.
 
-    sequence: of the driver's, higher with each change of any of the host's guests. name, project_id, sizes: as they
-    were ordered.
+    sequence: of the driver's, higher with each change of any of the host's guests. resume: its host's restart stopped
+    it, and it is to run again. name, project_id, sizes: as they were ordered.
     """
 
     state: Desired | None = None
     power_state: PowerState | None = None
     sequence: Sequence = 0
+    resume: bool = False
     nics: Annotated[tuple[GuestNic, ...], Meta(max_length=NICS_MAX)] = ()
     name: NameOrNone = ""
     project_id: NameOrNone = ""
@@ -155,8 +156,9 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     """What became of a guest. state: begun is before it runs; failed leaves nothing of it.
 
-    unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: nobody asked
-    for it; power_state, sequence: as in a list.
+    unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: it is what
+    power_state says, and nobody asked for that. Its state is unchanged, which tells a Roost without own states nothing.
+    sequence: as in a list.
     """
 
     state: GuestState

@@ -1,9 +1,9 @@
 """What a hypervisor driver does for the agent."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
-from roost.seams.agent import GuestKey, GuestOrder
+from roost.seams.agent import GuestKey, GuestOrder, ListedGuest
 
 
 class LaunchFailed(Exception):
@@ -30,16 +30,24 @@ class Driver(Protocol):
     def keep_mark(self, mark: str) -> None:
         """Keep the mark beside the guests, whole or not at all. Called on the event loop: it must not block."""
 
-    def attempts_by_guest(self) -> Mapping[GuestKey, int]:
-        """Return the guests that are there, whole, with the attempt that made each.
+    def guests_by_key(self) -> Mapping[GuestKey, ListedGuest]:
+        """Return the guests that are there, whole, with attempt, state and sequence; the rest may be missing.
 
-        Called on the event loop: it must not block.
+        A sequence is higher than all before it, also those before a restart. Called on the event loop: it must not
+        block.
         """
 
-    def states_by_guest(self) -> Mapping[GuestKey, str]:
-        """Return the states of the same guests, as orders name them.
+    def list_guests(self) -> Sequence[ListedGuest]:
+        """Return the same guests with all that there is to say of them, as they are now.
 
-        Called on the event loop: it must not block.
+        resume: its host was started anew since the guest ran, and that stopped it. Called on the event loop: it must
+        not block.
+        """
+
+    async def own_changes(self) -> Set[GuestKey]:
+        """Wait until guests have changed though nobody asked for that, and return them; each change is told once.
+
+        What the host's own restart did is in the list alone. It may be cancelled, and loses nothing by that.
         """
 
     async def launch(self, order: GuestOrder) -> None:

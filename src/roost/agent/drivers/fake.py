@@ -4,6 +4,9 @@
 prove that none was tried on a host. Both are only ever appended to; the first is rewritten, atomically, when most of
 its lines say nothing any more. A line that a SIGKILL cut short is dropped at the next start. `nics-end` says until when
 the guests' NICs are up, so that whoever reads it knows that they are down afterwards, also when the agent is dead.
+
+`kernel` says which start of the host's kernel the guests ran under: under another one they are stopped. Where there is
+a file `kernel-now`, it stands for what the kernel says of itself.
 """
 
 import asyncio
@@ -13,35 +16,56 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.lease import now_s
-from roost.seams.agent import GuestKey, GuestOrder
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest, PowerState
 
 ALWAYS = sys.maxsize
 NS = 1_000_000_000
+NEVER_NS = 2**63
 SECRET_BYTES = 32
 STALE_LINES_MAX = 20_000
 """Lines about guests that are gone, above which the journal of guests is rewritten."""
 
 
-class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+DIE_LOOK_S = 0.2
+"""How often the file of --fake-die is looked for."""
+KERNEL = Path("/proc/sys/kernel/random/boot_id")
+POWER_STATES: Mapping[Desired, PowerState] = {
+    "running": "running",
+    "stopped": "shutdown",
+    "paused": "paused",
+    "suspended": "suspended",
+}
+FATES: Mapping[str, Desired] = {
+    **{power_state: state for state, power_state in POWER_STATES.items()},
+    "crashed": "stopped",
+}
+"""What guests can be told to do by themselves, as their power state -> their state."""
+
+log = structlog.get_logger()
+
+
+class GuestLine(ListedGuest, frozen=True, kw_only=True, omit_defaults=True):
     """A guest is there in a state from now on, or is gone, or (in the other journal) its launch is tried.
 
-    at_ns: when, in nanoseconds since 1970. addresses: those that it was made with, or told of since.
+    at_ns: when, in nanoseconds since 1970. addresses: those that it was made with, or told of since. power_state: where
+    it does not follow from the state.
     """
 
     server_id: str
     host: str
-    attempt: int
+    state: Desired = "running"
     gone: bool = False
-    state: str = "running"
     at_ns: int = 0
     addresses: tuple[str, ...] = ()
 
@@ -70,7 +94,8 @@ class Faults:
 
     delay_s: how long a launch takes; pre_copy_s: one that takes over another guest's memory. states_refused: no guest
     comes into these. fail_first, vanish_first: so many launches of this process fail, or neither end
-    nor leave anything (first those that vanish); ALWAYS for all of them.
+    nor leave anything (first those that vanish); ALWAYS for all of them. die_file: where it finds what guests do by
+    themselves, in lines of a power state and a server, or `all`; it deletes the file first.
     """
 
     delay_s: float = 0.0
@@ -79,6 +104,7 @@ class Faults:
     fail_first: int = 0
     vanish_first: int = 0
     hosts: frozenset[str] = frozenset()
+    die_file: Path | None = None
 
 
 class FakeDriver:
@@ -101,14 +127,15 @@ class FakeDriver:
         self._instance_id = _read_instance_id(directory / "agent.id")
         self._secret = _read_secret(directory / "agent.secret")
         self._nics_end = read_nics_end(directory)
-        self._attempts: dict[GuestKey, int] = {}
-        self._states: dict[GuestKey, str] = {}
+        self._guests: dict[GuestKey, GuestLine] = {}
+        self._sequence = 0
         self._copies: dict[GuestKey, asyncio.Event] = {}  # of memory, until they end
         self._stale = 0
         for line in _read_lines(directory / "guests.journal"):
             self._note(line)
         self._guests_fd = _open_journal(directory / "guests.journal")
         self._launches_fd = _open_journal(directory / "launches.journal")
+        self._stop_with_kernel()
 
     @property
     def instance_id(self) -> str:
@@ -129,13 +156,54 @@ class FakeDriver:
         """Write the file anew."""
         _write_whole(self._directory / "mark", mark.encode())
 
-    def attempts_by_guest(self) -> Mapping[GuestKey, int]:
+    def guests_by_key(self) -> Mapping[GuestKey, ListedGuest]:
         """Return the guests in the journal."""
-        return self._attempts
+        return self._guests
 
-    def states_by_guest(self) -> Mapping[GuestKey, str]:
-        """Return their states in the journal."""
-        return self._states
+    def list_guests(self) -> Sequence[ListedGuest]:
+        """Return the guests in the journal, with what they were told of when they were ordered."""
+        now_ns = time.time_ns()
+        return [_listed(line, now_ns < (self._nics_end.of(line.host) or NEVER_NS)) for line in self._guests.values()]
+
+    async def own_changes(self) -> Set[GuestKey]:
+        """Have guests do what the file of --fake-die says, once there is one; return which did."""
+        if self._faults.die_file is None:
+            await asyncio.Event().wait()
+        while True:
+            await asyncio.sleep(DIE_LOOK_S)
+            if keys := self._meet_fates():
+                return keys
+
+    def _meet_fates(self) -> Set[GuestKey]:
+        file = self._faults.die_file
+        if file is None or not file.exists():
+            return frozenset()
+        fates = file.read_text().split()
+        file.unlink()
+        if len(fates) % 2 or not FATES.keys() >= set(fates[::2]):
+            log.error("the file of --fake-die is not read: expected lines of a power state and a server", words=fates)
+            return frozenset()
+        keys = set[GuestKey]()
+        for power_state, server_id in zip(fates[::2], fates[1::2], strict=True):
+            for key, line in list(self._guests.items()):
+                if server_id in ("all", line.server_id) and line.state not in ("incoming", FATES[power_state]):
+                    crashed = "crashed" if power_state == "crashed" else None
+                    self._write(replace(line, state=FATES[power_state], power_state=crashed, resume=False))
+                    keys.add(key)
+        return keys
+
+    def _stop_with_kernel(self) -> None:
+        """Stop the guests that ran under an earlier start of the kernel: the host lost its power since."""
+        stand_in, file = self._directory / "kernel-now", self._directory / "kernel"
+        source = stand_in if stand_in.exists() else KERNEL
+        kernel = source.read_text().strip() if source.exists() else ""
+        former = file.read_text() if file.exists() else kernel
+        if former != kernel:
+            for line in list(self._guests.values()):
+                if line.state in NICS_UP:
+                    self._write(replace(line, state="stopped", power_state=None, resume=line.state == "running"))
+        if not file.exists() or former != kernel:
+            _write_whole(file, kernel.encode())
 
     async def launch(self, order: GuestOrder) -> None:
         """Write the guest down, after the delay, unless a fault is due."""
@@ -182,9 +250,9 @@ class FakeDriver:
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Write down that the guest is gone, if it is there."""
-        present = self._attempts.get(key)
-        if present is not None and present <= attempt:
-            self._write(GuestLine(server_id=key[0], host=key[1], attempt=present, gone=True))
+        present = self._guests.get(key)
+        if present is not None and present.attempt <= attempt:
+            self._write(GuestLine(server_id=key[0], host=key[1], attempt=present.attempt, gone=True))
 
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return the earliest time in the file."""
@@ -215,25 +283,25 @@ class FakeDriver:
             os.close(fd)
 
     def _write(self, line: GuestLine) -> None:
-        _append(self._guests_fd, msgspec.structs.replace(line, at_ns=time.time_ns()))
+        line = replace(line, at_ns=time.time_ns(), sequence=self._sequence + 1)
+        _append(self._guests_fd, line)
         self._note(line)
-        if self._stale > STALE_LINES_MAX and self._stale > len(self._attempts):
+        if self._stale > STALE_LINES_MAX and self._stale > len(self._guests):
             self._compact()
 
     def _note(self, line: GuestLine) -> None:
-        key = (line.server_id, line.host)
+        self._sequence = max(self._sequence, line.sequence)
         if line.gone:
             self._stale += 2
-            self._attempts.pop(key, None)
-            self._states.pop(key, None)
+            self._guests.pop(line.key, None)
         else:
-            self._stale += key in self._attempts
-            self._attempts[key] = line.attempt
-            self._states[key] = line.state
+            self._stale += line.key in self._guests
+            self._guests[line.key] = line
 
     def _compact(self) -> None:
         half = self._directory / "guests.journal.new"
-        lines = list_present(self._directory).values()
+        latest = _read_lines(self._directory / "guests.journal")[-1:]  # whatever it says, it has the highest sequence
+        lines = [*self._guests.values(), *latest]
         half.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         half.rename(self._directory / "guests.journal")
         os.close(self._guests_fd)
@@ -249,6 +317,41 @@ def _line_of(order: GuestOrder) -> GuestLine:
         attempt=order.attempt,
         state=order.desired,
         addresses=tuple(address for port in order.ports for address in port.addresses),
+        nics=tuple(
+            GuestNic(
+                mac_address=port.mac_address,
+                addresses=port.addresses,
+                port_id=port.port_id,
+                network_id=port.network_id,
+            )
+            for port in order.ports
+            if port.mac_address
+        ),
+        name=order.name,
+        project_id=order.project_id,
+        vcpus=order.vcpus,
+        ram_mb=order.ram_mb,
+        disk_gb=order.disk_gb,
+    )
+
+
+def _listed(line: GuestLine, nics_may_be_up: bool) -> ListedGuest:
+    """Return what a list says of a guest."""
+    nics_up = nics_may_be_up and line.state in NICS_UP
+    return ListedGuest(
+        server_id=line.server_id,
+        host=line.host,
+        attempt=line.attempt,
+        state=line.state,
+        power_state=line.power_state or POWER_STATES.get(line.state),
+        sequence=line.sequence,
+        resume=line.resume,
+        nics=tuple(replace(nic, up=nics_up) for nic in line.nics),
+        name=line.name,
+        project_id=line.project_id,
+        vcpus=line.vcpus,
+        ram_mb=line.ram_mb,
+        disk_gb=line.disk_gb,
     )
 
 

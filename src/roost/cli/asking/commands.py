@@ -83,10 +83,11 @@ def _show(
         print_tables(table_console(), answer)
 
 
-def check_api(url: str) -> None:
-    """Raise BadParameter for what is no URL."""
+def check_api(url: str) -> str:
+    """Return it. Raises BadParameter for what is no URL."""
     if not re.match(r"https?://.", url):
         raise typer.BadParameter(f"--api {url}: expected a URL such as {DEFAULT_API}")
+    return url
 
 
 def _ask(

@@ -55,7 +55,8 @@ class ServerFault(Struct, frozen=True, kw_only=True):
 class Server(Struct, frozen=True, kw_only=True):
     """A server as people see it. host_down: whether its host is down; ports: as last bound.
 
-    status, vm_state: as clients are shown them. power: the state of its guest. zone: that a host aggregate puts its
+    status, vm_state: as clients are shown them. power: the state of its guest. power_state: what its host said of that,
+    None where it follows from the state. zone: that a host aggregate puts its
     host into, None for none.
     """
 
@@ -81,6 +82,7 @@ class Server(Struct, frozen=True, kw_only=True):
     launched_at: datetime | None
     vm_state: str
     power: str = "running"
+    power_state: str | None = None
     locked: bool = False
     locked_reason: str | None = None
     tags: tuple[str, ...] = ()
@@ -88,6 +90,11 @@ class Server(Struct, frozen=True, kw_only=True):
     hostname: str = ""
     zone: str | None = None
     order: BuildOrder | None = None
+
+    @property
+    def has_crashed(self) -> bool:
+        """Return whether its guest is stopped since it crashed."""
+        return self.power == "stopped" and self.power_state == "crashed"
 
 
 class Requester(Struct, frozen=True, kw_only=True):

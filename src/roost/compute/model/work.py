@@ -357,7 +357,7 @@ class Guest(Struct, frozen=True, kw_only=True):
 
     agent_id: who began it, or lists it; None until somebody does. reported: the state it was
     last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
-    other. since_s: when it was last reported on, in seconds
+    other. sequence: of the driver's, of the state that counted last. since_s: when it was last reported on, in seconds
     of the database's clock.
     """
 
@@ -369,12 +369,22 @@ class Guest(Struct, frozen=True, kw_only=True):
     reported: str | None = None
     lost: bool = False
     fenced: bool = False
+    sequence: int = 0
     since_s: float = 0.0
 
     @property
     def key(self) -> tuple[str, str]:
         """Return where it is, or is to be."""
         return (self.server_id, self.host)
+
+
+class ServerStanding(Struct, frozen=True, kw_only=True):
+    """A locked server, as far as it says whether anything is done to it."""
+
+    id: str
+    status: str
+    task_state: str | None
+    host: str | None
 
 
 class Retreat(Struct, frozen=True):

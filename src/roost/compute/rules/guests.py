@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.model.work import Failure, Guest, Retreat, Stage, WorkState
-from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, ReportAnswer
+from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, ListedGuest, Refusal, ReportAnswer
 
 PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
 """States of a guest that is there."""
@@ -22,16 +22,18 @@ RECOVERING = "the records went back in time, and wait until the hosts have liste
 class ReportOutcome:
     """What a set of reports changes; answers: one for each report, in order.
 
-    begun, gone: guest rows to mark or to delete. states: guest -> what it is now. active: server id -> the host it runs
-    on, its work settles. changed: server id -> (host, state) of servers without work. unchanged: server id -> why its
-    host did not do what was asked of a server without work; kept: the same of servers whose hosts do not stop them.
-    retreats: server id -> why its work goes to retry. resumed: servers whose work waits no longer. lost: guests that
-    are gone although nobody asked for that; found_again: guests that were lost and are there.
+    begun, gone: guest rows to mark or to delete. states: guest -> what it is now; sequences: as of which word. active:
+    server id -> the host it runs on, its work settles. changed: server id -> (host, state) of servers without work.
+    unchanged: server id -> why its host did not do what was asked of a server without work; kept: the same of servers
+    whose hosts do not stop them. retreats: server id -> why its work goes to retry. resumed: servers whose work waits
+    no longer. lost: guests that are gone although nobody asked for that; found_again: guests that were lost and are
+    there.
     """
 
     answers: list[ReportAnswer] = field(default_factory=list)
     begun: set[GuestKey] = field(default_factory=set)
     states: dict[GuestKey, str] = field(default_factory=dict)
+    sequences: dict[GuestKey, int] = field(default_factory=dict)
     gone: set[GuestKey] = field(default_factory=set)
     active: dict[str, str] = field(default_factory=dict)
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -55,22 +57,19 @@ def decide_reports(
     hosts_held: Collection[str],
     guests: Iterable[Guest],
     works: Iterable[WorkState],
-    recovering: bool = False,
 ) -> ReportOutcome:
     """Take or refuse each report of one agent, in order: a later one sees what an earlier one changed.
 
     hosts_held: the hosts on which the agent has the lease. guests, works: the locked rows of the servers that are
-    reported on; a missing one does not exist. recovering: the records went back in time; then no report counts.
+    reported on; a missing one does not exist.
     """
-    if recovering:
-        return ReportOutcome(answers=[_not_now(report) for report in reports])
     outcome = ReportOutcome()
     guests_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     works_by_server = {work.server_id: work for work in works}
     for report in reports:
         key = report.key
         guest = guests_by_key.get(key)
-        refusal, reason = _refuse(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
+        refusal, reason = find_report_refusal(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
         if refusal is None and guest is not None:
             work = works_by_server.get(report.server_id)
             if report.state == "begun":
@@ -80,6 +79,7 @@ def decide_reports(
                 _stay(outcome, report, guest, work)
             elif report.state in PRESENT:
                 outcome.states[key] = report.state
+                outcome.sequences[key] = report.sequence
                 guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
                 if guest.lost:
                     outcome.found_again.add(key)
@@ -108,8 +108,8 @@ def decide_reports(
     return outcome
 
 
-def _not_now(report: GuestReport) -> ReportAnswer:
-    """Return the answer by which an agent makes its report again, and begins nothing."""
+def refuse_for_now(report: GuestReport) -> ReportAnswer:
+    """Return the answer by which an agent makes its report again, and begins nothing: the records recover."""
     return ReportAnswer(
         server_id=report.server_id, host=report.host, accepted=False, reason=RECOVERING, refusal=Refusal.NO_LEASE
     )
@@ -210,7 +210,9 @@ def lost_guest_sentence(host: str) -> str:
     return f"its guest is gone from host {host}"
 
 
-def _refuse(report: GuestReport, guest: Guest | None, *, agent_id: str, holds_host: bool) -> tuple[Refusal | None, str]:
+def find_report_refusal(
+    report: GuestReport | ListedGuest, guest: Guest | None, *, agent_id: str, holds_host: bool
+) -> tuple[Refusal | None, str]:
     """Return what a report's refusal means, and why it changes nothing; (None, "") if it may."""
     if not holds_host:
         return Refusal.NO_LEASE, f"host {report.host} is served by another agent"

@@ -67,6 +67,10 @@ HostChange = Literal["create", "update", "delete"]
 """What happens to hosts' services."""
 
 
+GUESTS_ENDED = "service.guests_ended"
+"""Roost's own: all guests of a host stopped at once."""
+
+
 class Before(Struct, frozen=True, kw_only=True):
     """What a server was before an update. old_display_name: None where it has kept its name. vm_state: None if new."""
 

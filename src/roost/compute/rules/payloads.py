@@ -72,6 +72,7 @@ def _object(name: str, version: str, data: Mapping[str, Any]) -> Payload:
 def _instance(server: Server, request: Mapping[str, str | None]) -> Payload:
     nothing = dict.fromkeys(("architecture", "os_type", "key_name", "deleted_at", "terminated_at"))
     power_state = "pending" if server.launched_at is None else POWER_STATES.get(server.power, "pending")
+    power_state = "crashed" if server.has_crashed else power_state
     return nothing | {
         "uuid": server.id,
         "user_id": server.user_id,
@@ -237,6 +238,11 @@ def service_payload(host: Host) -> Payload:
         "uuid": host.provider_uuid,
     }
     return _object("ServiceStatusPayload", "1.1", data)
+
+
+def guests_ended_payload(host: str, count: int) -> Payload:
+    """Return the payload of a host whose guests all stopped at once; it is no object of Nova's."""
+    return {"host": host, "binary": SERVICE_BINARY, "guests_ended": count}
 
 
 def _time(moment: datetime | None) -> str | None:

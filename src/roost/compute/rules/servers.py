@@ -21,6 +21,7 @@ QUALIFIED_HOSTNAME = re.compile("[a-zA-Z0-9._-]{1,255}")
 
 POWER_STATES = {"active": 1, "paused": 3, "stopped": 4, "resized": 4, "shelved": 4, "suspended": 7}
 """OS-EXT-STS:vm_state -> what OS-EXT-STS:power_state says, 0 for others. Source: Compute API."""
+CRASHED = 6
 
 
 class Counts(Struct, frozen=True):
@@ -179,6 +180,6 @@ def fault_details(fault: ServerFault) -> str:
     return "\n".join(parts)
 
 
-def power_state(vm_state: str) -> int:
+def power_state(vm_state: str, *, has_crashed: bool) -> int:
     """Return what OS-EXT-STS:power_state says."""
-    return POWER_STATES.get(vm_state, 0)
+    return CRASHED if has_crashed else POWER_STATES.get(vm_state, 0)

@@ -19,6 +19,7 @@ from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList, ReportOutcome
 from roost.compute.rules.nics import without_doubtful_ports
+from roost.compute.rules.own_states import guest_of_report, list_differing
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.agents import admit_call
@@ -26,6 +27,7 @@ from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
+from roost.compute.service.own_states import take_own_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, told_later
 from roost.compute.store import guests as store
@@ -174,11 +176,29 @@ class Polls:
 
 
 async def take_reports(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> ReportsAnswered:
-    """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more.
+    """Take or refuse each report, in order; the same report twice does nothing more. Raises AgentRefused.
 
-    While the records recover each is refused, and may be made again. Raises AgentRefused.
+    All in one transaction, but for what guests did by themselves: that is judged after it. While the records recover
+    each is refused, and may be made again.
     """
     await admit_call(compute, agent)
+    ordered = [report for report in reports if not report.by_itself]
+    own = [guest_of_report(report) for report in reports if report.by_itself]
+    outcome, mark = await _take_ordered(compute, ordered, agent)
+    if mark is None:
+        return ReportsAnswered(tuple(rules.refuse_for_now(report) for report in reports), agent.mark)
+    own_answers = iter(await take_own_states(compute, own, agent=agent) if own else ())
+    answers = iter(outcome.answers)
+    return ReportsAnswered(tuple(next(own_answers if report.by_itself else answers) for report in reports), mark)
+
+
+async def _take_ordered(
+    compute: Compute, reports: Sequence[GuestReport], agent: AgentIdentity
+) -> tuple[ReportOutcome, str | None]:
+    """Take or refuse reports on what was ordered; return what came of it, and the agent's mark.
+
+    No mark: the records recover, and nothing was taken.
+    """
     async with compute.database.transaction() as tx:
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
@@ -189,25 +209,26 @@ async def take_reports(compute: Compute, reports: Sequence[GuestReport], *, agen
         mark = await recovery_rows.move_mark(tx, agent.id)
         before = replace(mark, value=mark.value - 1)
         mark_told = told_later(agent, before)
-        outcome = rules.decide_reports(
-            reports,
-            agent_id=agent.id,
-            hosts_held=hosts_held,
-            guests=guests,
-            works=works,
-            recovering=mark.recovering or mark_told is not None,
-        )
-        await _write_outcome(compute, tx, outcome, agent)
+        recovers = mark.recovering or mark_told is not None
+        if not recovers:
+            outcome = rules.decide_reports(
+                reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works
+            )
+            await _write_outcome(compute, tx, outcome, agent)
     if mark_told is not None:
         await begin_recovery(compute, agent, mark_told=mark_told, mark_known=before.value)
+    if recovers:
+        return ReportOutcome(), None
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
-    return ReportsAnswered(tuple(outcome.answers), mark_of(mark) if mark_told is None else agent.mark)
+    return outcome, mark_of(mark)
 
 
 async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> None:
-    await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
+    await store.mark_guests(
+        tx, begun=outcome.begun, states=outcome.states, sequences=outcome.sequences, agent_id=agent.id
+    )
     await store.delete_guests(tx, outcome.gone)
     states = await watch_states(compute, tx, _servers_of(outcome))
     await store.activate_servers(tx, outcome.active)
@@ -287,6 +308,8 @@ async def compare_guests(
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
+    if not mark.recovering and (differing := list_differing(present, guests)):
+        await take_own_states(compute, differing, agent=agent)
     return list(outcome.superseded)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from roost.compute.model.cloud import Host, HostAggregate
 from roost.compute.model.server import Requester, ServerSnapshot
 from roost.compute.rules.notifications import (
+    GUESTS_ENDED,
     STATE_CHANGED,
     AggregateChange,
     Before,
@@ -17,7 +18,7 @@ from roost.compute.rules.notifications import (
     is_state_told,
     publisher_of,
 )
-from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
+from roost.compute.rules.payloads import aggregate_payload, guests_ended_payload, server_payload, service_payload
 from roost.compute.service.context import Compute
 from roost.compute.store import notifications as store
 from roost.platform.database import Connection
@@ -133,6 +134,12 @@ async def announce_hosts(
     """Notify that the services of hosts were changed, as they are now."""
     payloads = [(host.name, service_payload(host)) for host in hosts]
     await _write(compute, tx, f"service.{change}", payloads, by, of_hosts=True)
+
+
+async def announce_guests_ended(compute: Compute, tx: Connection, counts_by_host: Mapping[str, int]) -> None:
+    """Notify of hosts whose guests all stopped at once, each with how many these were."""
+    payloads = [(host, guests_ended_payload(host, count)) for host, count in counts_by_host.items()]
+    await _write(compute, tx, GUESTS_ENDED, payloads, None, of_hosts=True)
 
 
 async def _write(

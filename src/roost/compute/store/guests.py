@@ -104,7 +104,7 @@ async def list_orders(
 
 
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
-    fenced_by IS NOT NULL AS fenced,
+    fenced_by IS NOT NULL AS fenced, sequence,
     extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
 
 LOCK_GUESTS = f"""
@@ -198,30 +198,37 @@ MARK_GUESTS = """
 -- compute.mark_guests
 UPDATE compute.guest g
 SET begun_at = coalesce(g.begun_at, now()), agent_id = $4,
-    reported = coalesce(m.state, g.reported), running_at = CASE WHEN m.state IS NULL THEN g.running_at ELSE now() END
-FROM unnest($1::uuid[], $2::text[], $3::text[]) AS m (server_id, host, state)
+    reported = coalesce(m.state, g.reported), running_at = CASE WHEN m.state IS NULL THEN g.running_at ELSE now() END,
+    sequence = coalesce(m.sequence, g.sequence)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $5::bigint[]) AS m (server_id, host, state, sequence)
 WHERE g.server_id = m.server_id AND g.host = m.host
 """
 
 
 async def mark_guests(
-    tx: Connection, *, begun: Collection[GuestKey], states: Mapping[GuestKey, str], agent_id: str
+    tx: Connection,
+    *,
+    begun: Collection[GuestKey],
+    states: Mapping[GuestKey, str],
+    sequences: Mapping[GuestKey, int],
+    agent_id: str,
 ) -> None:
-    """Record that an agent has begun these guests, and in which states it has those."""
-    marks = [(*key, None) for key in begun] + [(*key, state) for key, state in states.items()]
+    """Record that an agent has begun these guests, and in which states it has those. sequences: of the states."""
+    marks = [(*key, None, None) for key in begun] + [(*key, state, sequences[key]) for key, state in states.items()]
     if marks:
-        await tx.execute(MARK_GUESTS, *columns_of(marks), agent_id)
+        *columns, numbers = columns_of(marks)
+        await tx.execute(MARK_GUESTS, *columns, agent_id, numbers)
 
 
 ADOPT_GUESTS = """
 -- compute.adopt_guests
-UPDATE compute.guest SET agent_id = $3
+UPDATE compute.guest SET agent_id = $3, sequence = 0
 WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 """
 
 
 async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str | None) -> None:
-    """Make these guests that agent's, None for nobody's."""
+    """Make these guests that agent's, None for nobody's; its driver has sequences of its own."""
     if keys:
         await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
 
@@ -335,7 +342,7 @@ async def delete_guests(tx: Connection, keys: Collection[GuestKey]) -> None:
 ACTIVATE_SERVERS = """
 -- compute.activate_servers
 UPDATE compute.server s
-SET status = 'ACTIVE', task_state = NULL, launched_at = now(), host = a.host, updated_at = now()
+SET status = 'ACTIVE', task_state = NULL, launched_at = now(), host = a.host, power_state = NULL, updated_at = now()
 FROM unnest($1::uuid[], $2::text[]) AS a (server_id, host)
 WHERE s.id = a.server_id
 """
@@ -357,8 +364,8 @@ async def activate_servers(tx: Connection, hosts_by_server: Mapping[str, str]) -
 # ERROR is not any more: its guest was made again, or is in the state that was asked for.
 CHANGE_SERVERS = """
 -- compute.change_servers
-UPDATE compute.server s SET power = c.power, status = 'ACTIVE', task_state = NULL, updated_at = now(),
-    fault = CASE WHEN s.status = 'ACTIVE' THEN s.fault END
+UPDATE compute.server s SET power = c.power, power_state = NULL, status = 'ACTIVE', task_state = NULL,
+    updated_at = now(), fault = CASE WHEN s.status = 'ACTIVE' THEN s.fault END
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS c (server_id, host, power)
 WHERE s.id = c.server_id AND s.host = c.host AND c.power <> 'incoming' AND s.task_state IS DISTINCT FROM 'deleting'
     AND ((s.status = 'ACTIVE' AND s.power <> c.power) OR (s.status IN ('ACTIVE', 'ERROR') AND s.task_state IS NOT NULL))
@@ -380,12 +387,16 @@ async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[st
 
 KEEP_GUESTS = """
 -- compute.keep_guests
-UPDATE compute.guest g SET desired = g.reported FROM unnest($1::uuid[], $2::text[]) AS k (server_id, host)
+UPDATE compute.guest g SET desired = g.reported
+FROM unnest($1::uuid[], $2::text[]) AS k (server_id, host) JOIN compute.server s ON s.id = server_id AND s.host = k.host
 WHERE g.server_id = k.server_id AND g.host = k.host AND g.reported IS NOT NULL
 """
+# What does by itself what its host cannot undo is what it does.
 KEEP_SERVERS = """
 -- compute.keep_servers
-UPDATE compute.server s SET task_state = NULL, updated_at = now() FROM unnest($1::uuid[], $2::text[]) AS k (id, host)
+UPDATE compute.server s SET task_state = NULL, updated_at = now(),
+    power = CASE WHEN g.reported IN ('running', 'stopped', 'paused', 'suspended') THEN g.reported ELSE s.power END
+FROM unnest($1::uuid[], $2::text[]) AS k (id, host) LEFT JOIN compute.guest g ON g.server_id = k.id AND g.host = k.host
 WHERE s.id = k.id AND s.host = k.host AND s.task_state IS DISTINCT FROM 'deleting'
 """
 

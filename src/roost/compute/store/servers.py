@@ -140,7 +140,7 @@ ZONE = """(SELECT aggregate.metadata ->> 'availability_zone' FROM compute.host_a
 COLUMNS = f"""server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
     server.metadata, server.description, server.reservation_id, server.launch_index, server.spec,
     server.network_info AS ports, {STATUS} AS status, {VM_STATE} AS vm_state, server.task_state, server.host,
-    server.fault, server.created_at, server.updated_at, server.launched_at, server.power,
+    server.fault, server.created_at, server.updated_at, server.launched_at, server.power, server.power_state,
     server.locked, server.locked_reason, server.tags,
     server.request_id, coalesce(server.hostname, server.name) AS hostname, server.build_order AS order,
     coalesce(host.forced_down OR host.silent, false) AS host_down, {ZONE} AS zone

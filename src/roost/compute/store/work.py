@@ -137,6 +137,7 @@ UPDATE_SERVERS = """-- compute.update_servers
 UPDATE compute.server AS s
 SET status = new.status, task_state = new.task_state, host = new.host, fault = coalesce(new.fault, s.fault),
     network_info = coalesce(new.network_info, s.network_info), power = coalesce(new.power, s.power),
+    power_state = CASE WHEN new.power IS NULL THEN s.power_state END,
     flavor = coalesce(new.flavor, s.flavor), spec = coalesce(new.spec, s.spec), updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::text[], $8::jsonb[],
     $9::jsonb[]) AS new (id, status, task_state, host, fault, network_info, power, flavor, spec)
