@@ -25,6 +25,7 @@ from roost.platform.http import mount
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec
+from roost.seams.network import HeldAddresses
 from roost.seams.placement import ProviderState
 
 DEADLINE_S = 20.0
@@ -40,6 +41,14 @@ class Neighbours:
 
     async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]], **_cells: object) -> None:
         """Take it."""
+
+    async def hold_addresses(self, _guests_by_host: object, **_as_of: object) -> list[HeldAddresses]:
+        """Hold nothing."""
+        return []
+
+    async def list_held_addresses(self, _guests: object) -> list[HeldAddresses]:
+        """Hold nothing."""
+        return []
 
 
 def compute_of(database: Database) -> Compute:

@@ -19,7 +19,7 @@ from roost.network.errors import (
 from roost.network.model.networks import Host, Network, SubnetChanges
 from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Port, PortFilter, PortRequest
 from roost.network.rules import inventory
-from roost.network.rules.unknown_guests import Place, canonical, is_held, list_pairs, plan_host
+from roost.network.rules.unknown_guests import Place, after_hold, canonical, is_held, list_pairs, plan_host
 from roost.network.service import audit, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.store import publications
@@ -68,11 +68,11 @@ def place(address: str = "10.0.0.2", subnet_id: str = "s", **more: Any) -> Place
 @pytest.mark.parametrize(
     ("places", "expected"),
     [
-        ([place()], {"held": ("10.0.0.2",)}),
+        ([place()], {"free": ("10.0.0.2",)}),
         ([], {"unknown": ("10.0.0.2",)}),
-        ([place(physical_network="rack1")], {"held": ("10.0.0.2",)}),
+        ([place(physical_network="rack1")], {"free": ("10.0.0.2",)}),
         ([place(physical_network="rack2")], {"unknown": ("10.0.0.2",)}),
-        ([place(cell="cell1")], {"held": ("10.0.0.2",)}),
+        ([place(cell="cell1")], {"free": ("10.0.0.2",)}),
         ([place(cell="cell2")], {"unknown": ("10.0.0.2",)}),
         ([place(port_id="q", server_id=GUEST)], {"held": ("10.0.0.2",)}),  # its server's own port has it
         ([place(port_id="q", server_id=GUEST, host="h1", of_unknown_guest=True)], {"held": ("10.0.0.2",)}),
@@ -87,17 +87,18 @@ def test_what_nobody_has_and_the_host_reaches_is_held(places: list[Place], expec
     plan = plan_host([guest("10.0.0.2")], host, {"10.0.0.2": places})
     (answer,) = plan.answers
     used = tuple((item.port_id, item.server_id, item.host) for item in answer.used)
-    assert {"held": answer.held, "used": used, "unknown": answer.unknown} == {
-        "held": (), "used": (), "unknown": (), **expected
+    assert {"held": answer.held, "free": answer.free, "used": used, "unknown": answer.unknown} == {
+        "held": (), "free": (), "used": (), "unknown": (), **expected
     }  # fmt: skip
     own_port = bool(places) and places[0].port_id is not None and not places[0].of_unknown_guest
-    assert len(plan.ports) == bool(answer.held and not own_port)
+    assert len(plan.ports) == bool((answer.held or answer.free) and not own_port)
+    assert after_hold(answer).held == answer.held + answer.free
 
 
 def test_of_two_guests_of_a_host_with_one_address_the_first_holds_it() -> None:
     host = Host("h1", frozenset())
     plan = plan_host([guest("10.0.0.2"), guest("10.0.0.2", server_id=OTHER)], host, {"10.0.0.2": [place()]})
-    assert [answer.held for answer in plan.answers] == [("10.0.0.2",), ()]
+    assert [answer.free for answer in plan.answers] == [("10.0.0.2",), ()]
     assert [holder.words for holder in plan.answers[1].used] == [f"server {GUEST} on host h1"]
     assert [port.server_id for port in plan.ports] == [GUEST]
 
@@ -123,7 +124,7 @@ async def test_a_held_address_is_given_to_nobody_and_reserved(cloud: Cloud) -> N
     assert await cloud.used(rack.id) == (3, 0)
     given = {(await make(cloud, network, host="h1")).addresses[0].address for _ in range(3)}
     assert given == {"10.1.0.4", "10.1.0.5", "10.1.0.6"}
-    with pytest.raises(IpAddressGenerationFailure):
+    with pytest.raises(IpAddressGenerationFailure, match="2 of its addresses are held by unknown guests: see roost-m"):
         await make(cloud, network, host="h1")
     with pytest.raises(IpAddressAlreadyAllocated):
         await make(cloud, network, "10.1.0.2")
@@ -319,11 +320,11 @@ async def test_boots_and_requests_at_once_never_get_what_is_being_held(cloud: Cl
     network, (rack,) = await cloud.routed("10.1.0.0/28")
     addresses = [f"10.1.0.{number}" for number in range(2, 8)]
     guests = [guest(address, server_id=str(uuid.uuid4())) for address in addresses]
-    made = await asyncio.gather(
-        hold(cloud, *guests), *(make(cloud, network, host="h1") for _ in range(13)), return_exceptions=True
+    answers, made = await asyncio.gather(
+        hold(cloud, *guests),
+        asyncio.gather(*(make(cloud, network, host="h1") for _ in range(13)), return_exceptions=True),
     )
-    answers, given = made[0], [item.addresses[0].address for item in made[1:] if isinstance(item, Port)]
-    assert not isinstance(answers, BaseException)
+    given = [item.addresses[0].address for item in made if isinstance(item, Port)]
     held = [address for answer in answers for address in answer.held]
     used = [holder.address for answer in answers for holder in answer.used]
     assert set(held).isdisjoint(given)

@@ -17,6 +17,7 @@ class LocalNetwork(Local[Networks]):
     detach_port = method(attachments.detach_port)
     hold_addresses = method(unknown_guests.hold_addresses)
     list_held_addresses = method(unknown_guests.list_held_addresses)
+    count_held_addresses = method(unknown_guests.count_held_addresses)
     list_holding_hosts = method(unknown_guests.list_holding_hosts)
     ensure_ports = method(builds.ensure_ports)
     bind_ports = method(builds.bind_ports)

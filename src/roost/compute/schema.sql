@@ -214,6 +214,8 @@ CREATE TABLE compute.unknown_guest (
     server_id uuid NOT NULL,
     attempt integer NOT NULL,
     listed_at timestamptz NOT NULL DEFAULT now(),
+    -- roost.seams.agent.ListedGuest as its agent listed it last.
+    listed jsonb,
     PRIMARY KEY (host, server_id)
 );
 

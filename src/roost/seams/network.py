@@ -242,15 +242,22 @@ class AddressHolder(Struct, frozen=True, kw_only=True):
 class HeldAddresses(Struct, frozen=True, kw_only=True):
     """What of an unknown guest's addresses nobody else is given.
 
-    held: those that a hidden port has for it, or a port of its own server. used: those that another port has already.
-    unknown: those of no subnet that there is, or of a segment or pool that its host does not reach.
+    held: those that a hidden port has for it, or a port of its own server. free: those that nobody has yet. used: those
+    that another port has already. unknown: those of no subnet, or of a segment or pool that its host does not reach.
     """
 
     server_id: str
     host: str
     held: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
     used: tuple[AddressHolder, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+def held_sentence(count: int) -> str:
+    """Return what is to be said where addresses of a network are short, and unknown guests hold some."""
+    held = "1 of its addresses is" if count == 1 else f"{count} of its addresses are"
+    return f"{held} held by unknown guests: see roost-manage guests list."
 
 
 class NetworkClient(Protocol):
@@ -329,7 +336,7 @@ class GuestPortClient(Protocol):
     async def hold_addresses(
         self, guests_by_host: Mapping[str, Sequence[UnknownGuest]], *, as_of: float
     ) -> list[HeldAddresses]:
-        """Hold for each host what its unknown guests have, and nothing else; answer for each guest.
+        """Hold for each host what its unknown guests have, and nothing else; answer for each guest: nothing is free.
 
         A hidden port has each address that is of a subnet which the host reaches and that no other port has. Nothing is
         claimed: the inventories say so much less. as_of: the time, in seconds since 1970, before which the guests were
@@ -339,9 +346,15 @@ class GuestPortClient(Protocol):
         """
 
     async def list_held_addresses(self, guests: Sequence[UnknownGuest]) -> list[HeldAddresses]:
-        """Return what hold_addresses would answer of guests, and change nothing. guests: all of their hosts.
+        """Return what is held of these guests' addresses now, and change nothing.
 
         Remote: GET /v2.0/ports?fixed_ips=ip_address={address}.
+        """
+
+    async def count_held_addresses(self, network_ids: Sequence[str]) -> dict[str, int]:
+        """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out.
+
+        Remote: GET /v2.0/ports?device_owner=roost:held&network_id={id}.
         """
 
     async def list_holding_hosts(self) -> set[str]:

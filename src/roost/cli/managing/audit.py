@@ -30,8 +30,8 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
-from roost.compute.service import guests as compute_guests
 from roost.compute.service.hosts import count_promising
+from roost.compute.service.unknown_guests import destroy_unknown_guest
 from roost.network.service import audit as network_audit
 from roost.network.service.gaps import list_gaps
 from roost.placement.rules.drift import ALLOCATION_UNBACKED
@@ -124,7 +124,7 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, conf
     async with open_records(target, config) as records:
         if records.cloud is None:
             raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
-        await compute_guests.destroy_unknown_guest(records.cloud.compute, server_id, host)
+        await destroy_unknown_guest(records.cloud.compute, server_id, host)
     return CLEAN
 
 

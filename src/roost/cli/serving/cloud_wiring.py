@@ -31,6 +31,7 @@ from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.moves import confirm_due
 from roost.compute.service.network_info import NetworkInfoHealer
 from roost.compute.service.silence import SilenceWatch
+from roost.compute.service.unknown_guests import hold_round
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
 from roost.conductor.credentials import CredentialsWatch, Presence
@@ -167,6 +168,7 @@ class CloudParts:
                 repeat(partial(reconcile_claims, conductor), "returning leaked claims", interval_s=reconcile_s),
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
+                repeat(partial(hold_round, compute), "holding addresses of unknown guests", interval_s=PUBLISH_HOSTS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:
                 confirm = partial(confirm_due, compute)

@@ -39,7 +39,9 @@ GUEST_MISSING = Kind("guest-missing", "the host of a server has no guest of it",
     "by you: delete the server", RepairedBy.PERSON)
 GUEST_UNKNOWN = Kind("guest-unknown",
     "a host has a guest that this database does not know, as after the restore of an older one",
-    "by you: on the host, or with roost-manage destroy-guest", RepairedBy.PERSON)
+    "by you: on the host, or with roost-manage guests adopt or destroy", RepairedBy.PERSON)
+ADDRESS_TWICE = Kind("address-used-twice", "an unknown guest has an address that another port has too",
+    "by you: destroy one of the two guests, or give one another address", RepairedBy.PERSON)
 SERVER_CLAIM_STRAY = Kind("server-claim-stray", "a claim is of a server that may hold none", "given back")
 SERVER_CLAIM_WRONG = Kind("server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",
     "claimed anew, if there is room")

@@ -9,7 +9,6 @@ from functools import partial
 
 import structlog
 
-from roost.compute.errors import GuestNotFound, GuestWanted
 from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Failure, Guest
 from roost.compute.rules import guests as rules
@@ -23,7 +22,9 @@ from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
+from roost.compute.service.unknown_guests import hold_addresses_now
 from roost.compute.store import guests as store
+from roost.compute.store import unknown_guests as unknown_rows
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -189,8 +190,7 @@ async def compare_guests(
     """Compare all guests that an agent has with what its hosts are asked for; return those that it must destroy.
 
     listed: hosts' names are compared as bytes. covered: the hosts for which the caller may speak. Guests that are
-    missing are marked on their servers, which keep addresses and claims; those that nobody asked for are kept for the
-    audit.
+    missing are marked on their servers, which keep addresses and claims; those that nobody asked for hold theirs.
     """
     agent = listed.agent
     async with compute.database.connection() as connection:
@@ -233,11 +233,12 @@ async def compare_guests(
             await store.find_guests_again(tx, changes.found_again)
             await _restore_servers(compute, tx, changes.found_again)
             await announce(compute, tx, states)
-        await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
+        hosts_changed = await unknown_rows.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
+    await hold_addresses_now(compute, hosts_changed)
     return list(outcome.superseded)
 
 
@@ -249,20 +250,6 @@ async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[Gu
         )
         await action_log.begin(compute, tx, server_id, FOUND, by, event=FOUND_EVENT, host=host, finished=True)
         log.info("found guest: its server is not in ERROR any more", server=server_id, host=host)
-
-
-async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> None:
-    """Order that a guest is destroyed that its host lists and nobody asked for, as a person decided.
-
-    Raises GuestNotFound, and GuestWanted where the server is to run on that host: it must be deleted first.
-    """
-    async with compute.database.transaction() as tx:
-        desired = await store.destroy_unknown_guest(tx, server_id, host)
-        if desired is None:
-            raise GuestNotFound(f"host {host} lists no unknown guest of server {server_id}")
-        if desired != "absent":
-            raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
-    compute.wake(GUEST_CHANNEL)
 
 
 def _servers_of(outcome: rules.ReportOutcome) -> set[str]:

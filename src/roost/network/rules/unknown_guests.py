@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Host
@@ -65,7 +66,8 @@ def plan_host(
     ports_by_place: dict[tuple[str, str], HeldPort] = {}
     answers = []
     for guest in guests:
-        kept, taken, unknown = [], [], []
+        kept, free, unknown = list[str](), list[str](), list[str]()
+        taken: list[seam.AddressHolder] = []
         for nic in guest.nics:
             for address in nic.addresses:
                 places = _reached(nic, host, places_by_address.get(canonical(address), ()))
@@ -76,7 +78,7 @@ def plan_host(
                     if holder is not None:
                         taken.append(holder)
                         continue
-                    kept.append(place.address)
+                    (free if place.port_id is None else kept).append(place.address)
                     if place.port_id is None or place.of_unknown_guest:
                         port = _with_place(ports, guest, nic, place)
                         ports[port.id] = ports_by_place[place.subnet_id, place.address] = port
@@ -85,11 +87,17 @@ def plan_host(
                 server_id=guest.server_id,
                 host=guest.host,
                 held=tuple(dict.fromkeys(kept)),
+                free=tuple(dict.fromkeys(free)),
                 used=tuple(taken),
                 unknown=tuple(unknown),
             )
         )
     return HostPlan(tuple(ports.values()), tuple(answers))
+
+
+def after_hold(answer: seam.HeldAddresses) -> seam.HeldAddresses:
+    """Return the answer once the hidden ports are as planned."""
+    return replace(answer, held=(*answer.held, *answer.free), free=())
 
 
 def canonical(address: str) -> str:

@@ -12,7 +12,7 @@ from roost.network.errors import PortChanged
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
-from roost.network.rules.unknown_guests import HeldPort, HostPlan, is_held, list_pairs, plan_host
+from roost.network.rules.unknown_guests import HeldPort, HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, assignments, publications
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, ports, subnets
@@ -46,7 +46,7 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
             known = await _read_ports(tx, ids)
         for name, plan in plans.items():
             if _is_so(plan, known.get(name, {})):
-                answers += plan.answers
+                answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
                 answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
@@ -68,6 +68,12 @@ async def list_holding_hosts(networks: Networks) -> set[str]:
     """See GuestPortClient.list_holding_hosts."""
     async with networks.database.connection() as connection:
         return await store.list_hosts(connection)
+
+
+async def count_held_addresses(networks: Networks, network_ids: Sequence[str]) -> dict[str, int]:
+    """See GuestPortClient.count_held_addresses."""
+    async with networks.database.connection() as connection:
+        return await store.count_held(connection, network_ids)
 
 
 async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostPlan]:
@@ -131,7 +137,7 @@ async def _set_host(
     providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
     await publication_rows.want(tx, sorted(providers))
     changed |= providers
-    return plan.answers
+    return tuple(map(after_hold, plan.answers))
 
 
 async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:

@@ -107,14 +107,14 @@ async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[s
     return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
 
 
-COUNT_BY_PROVIDER = f"""
--- network.count_held_by_provider
-SELECT s.provider_uuid, count(*) AS amount
+COUNT_HELD = f"""
+-- network.count_held_by_unknown_guests
+SELECT s.network_id, count(*) AS amount
 FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN network.subnet s ON s.id = a.subnet_id
-WHERE {OF_UNKNOWN_GUEST} AND s.network_id = $1 GROUP BY s.provider_uuid
+WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND s.network_id = ANY($1::uuid[]) GROUP BY s.network_id
 """
 
 
-async def count_by_provider(tx: Connection, network_id: str) -> dict[str, int]:
-    """Return provider UUID -> how many addresses of the network unknown guests hold there; others are left out."""
-    return {row["provider_uuid"]: row["amount"] for row in await tx.fetch(COUNT_BY_PROVIDER, network_id)}
+async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, int]:
+    """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out."""
+    return {row["network_id"]: row["amount"] for row in await tx.fetch(COUNT_HELD, network_ids)}
