@@ -25,8 +25,8 @@ from roost.platform.http import mount
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec
-from roost.seams.network import HeldAddresses
 from roost.seams.placement import ProviderState
+from roost.seams.unknown_guests import HeldAddresses
 
 DEADLINE_S = 20.0
 AGENT = AgentIdentity(id="a0000000-0000-0000-0000-00000000000a", label="a test")

@@ -31,7 +31,7 @@ from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.agent import GuestAttempt, GuestNic, GuestReport, GuestsBody, HostReport, ListedGuest
-from roost.seams.network import AddressHolder, HeldAddresses, ListedNic
+from roost.seams.unknown_guests import AddressHolder, HeldAddresses, ListedNic
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)

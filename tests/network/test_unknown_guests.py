@@ -18,16 +18,18 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Host, Network, SubnetChanges
 from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Port, PortFilter, PortRequest
+from roost.network.model.unknown_guests import Place
 from roost.network.rules import inventory
-from roost.network.rules.unknown_guests import Place, after_hold, canonical, is_held, list_pairs, plan_host
+from roost.network.rules.unknown_guests import after_hold, canonical, is_held, list_pairs, plan_host
 from roost.network.service import audit, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.store import publications
 from roost.network.store import subnets as subnet_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
-from roost.seams.network import BindRefused, HeldAddresses, ListedNic, Nic, PortBind, UnknownGuest
+from roost.seams.network import BindRefused, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS
+from roost.seams.unknown_guests import HeldAddresses, ListedNic, UnknownGuest, held_sentence
 
 GUEST = "11111111-1111-1111-1111-111111111111"
 OTHER = "22222222-2222-2222-2222-222222222222"
@@ -111,6 +113,11 @@ def test_a_host_that_nobody_declared_reaches_nothing() -> None:
 def test_what_is_no_address_is_left_out() -> None:
     assert list_pairs([guest("10.0.0.2", "2001:DB8::1", "nonsense")]) == [(None, "10.0.0.2"), (None, "2001:db8::1")]
     assert [canonical(text) for text in ("2001:DB8::1", "nonsense")] == ["2001:db8::1", "nonsense"]
+
+
+def test_refusals_say_how_many_addresses_are_held() -> None:
+    assert held_sentence(1) == "1 of its addresses is held by unknown guests: see roost-manage guests list."
+    assert held_sentence(2).startswith("2 of its addresses are held")
 
 
 # The service.

@@ -287,7 +287,7 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
     aggregates = sorted({aggregate for nic in request.nics for aggregate in reached_through(nic)})
     empty = await list_empty_aggregates(conductor.compute, aggregates)
     networks = sorted({nic.network.id for nic in request.nics})
-    held = await conductor.compute.network.count_held_addresses(networks) if networks else {}
+    held_by_network = await conductor.compute.network.count_held_addresses(networks) if networks else {}
     for search in searches:
         earlier = search.build.work.failure
         explanation = explain(
@@ -297,7 +297,7 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
             closed=closed,
             empty_aggregates=empty,
             earlier=_describe_failure(earlier),
-            held=held,
+            held=held_by_network,
         )
         host = earlier.host if earlier else None
         search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)

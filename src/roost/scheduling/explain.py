@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, place_of, suffix_of
-from roost.seams.network import NetworkView, Port, held_sentence
+from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
     ADDRESS_CLASSES,
     DISK_GB,
@@ -22,6 +22,7 @@ from roost.seams.placement import (
     Requirement,
     Shortage,
 )
+from roost.seams.unknown_guests import held_sentence
 
 Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 """Provider UUID -> resource class -> (capacity, used)."""

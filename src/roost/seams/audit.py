@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from roost.seams.compute import ComputeClient
-from roost.seams.network import GuestPortClient, HostReach, PortClient
+from roost.seams.network import HostReach, PortClient
 from roost.seams.placement import ClaimClient, ProviderClient
+from roost.seams.unknown_guests import GuestPortClient
 
 
 class PlacementAudit(Protocol):

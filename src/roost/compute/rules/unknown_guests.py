@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.model.unknown_guests import UnknownGuest
-from roost.seams import network as seam
+from roost.seams import unknown_guests as seam
 from roost.seams.agent import GuestAttempt, GuestKey, ListedGuest
 
 HOLDING_MAX = 64
@@ -85,8 +85,7 @@ def describe_addresses(guest: UnknownGuest, chosen: Chosen, answer: seam.HeldAdd
         ([holder.address for holder in answer.used], "another's too"),
         (answer.unknown, "of no subnet that its host reaches"),
     ]
-    said = [f"{_joined(addresses)} {_is(addresses)} {words}" for addresses, words in parts if addresses]
-    return ", ".join(said)
+    return ", ".join(f"{_joined(addresses)} {_is(addresses)} {words}" for addresses, words in parts if addresses)
 
 
 def _joined(addresses: Sequence[str]) -> str:

@@ -83,14 +83,14 @@ async def _find_guests(compute: Compute, _all: Sequence[str]) -> list[Finding[st
     async with compute.database.transaction() as tx:
         strays = await store.list_stray_guests(tx, limit=GUESTS_MAX)
         missing = await store.list_missing_guests(tx, limit=GUESTS_MAX)
-    unknown, chosen, held = await list_unknown_guests(compute, limit=GUESTS_MAX)
+    unknown, chosen, answers = await list_unknown_guests(compute, limit=GUESTS_MAX)
     drifts = [rules.GUEST_STRAY.drift(server_id, f"host {host} has it") for server_id, host in strays]
     drifts += [
         rules.GUEST_MISSING.drift(server_id, f"host {host or 'none'} has not got it", name=name)
         for server_id, name, host in missing
     ]
     for guest in unknown:
-        answer = held.get((guest.server_id, guest.host))
+        answer = answers.get((guest.server_id, guest.host))
         if not guest.destroying:
             addresses = describe_addresses(guest, chosen, answer)
             says = f"host {guest.host} has it, made by attempt {guest.attempt}; {addresses}"

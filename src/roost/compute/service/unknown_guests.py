@@ -16,7 +16,7 @@ from roost.compute.service.context import Compute
 from roost.compute.store import unknown_guests as store
 from roost.platform.errors import RoostError
 from roost.seams.agent import GuestKey
-from roost.seams.network import HeldAddresses
+from roost.seams.unknown_guests import HeldAddresses
 
 log = structlog.get_logger()
 
@@ -69,8 +69,8 @@ async def list_unknown_guests(
     async with compute.database.connection() as connection:
         guests = await store.list_unknown_guests(connection, limit=limit)
     chosen = rules.choose_holding(guests)
-    asked = [rules.with_nics(guest) for guest in chosen.holding]
-    answers = await compute.network.list_held_addresses(asked) if asked else []
+    guests_holding = [rules.with_nics(guest) for guest in chosen.holding]
+    answers = await compute.network.list_held_addresses(guests_holding) if guests_holding else []
     return guests, chosen, rules.by_key(answers)
 
 

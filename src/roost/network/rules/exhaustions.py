@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from roost.network.model.networks import Network, Segment, SubnetKind
-from roost.seams.network import held_sentence
 from roost.seams.placement import ADDRESS_CLASSES, FAMILY_WORDS
+from roost.seams.unknown_guests import held_sentence
 
 ROOMS_MAX = 32
 """Segments or subnets that a sentence lists one by one."""

@@ -10,9 +10,10 @@ import structlog
 
 from roost.network.errors import PortChanged
 from roost.network.model.ports import Port, PortFilter
+from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
-from roost.network.rules.unknown_guests import HeldPort, HostPlan, after_hold, is_held, list_pairs, plan_host
+from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, assignments, publications
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, ports, subnets
@@ -22,7 +23,7 @@ from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
-from roost.seams import network as seam
+from roost.seams import unknown_guests as seam
 
 HOSTS_MAX = 100
 """Hosts that are read together; each is written by itself."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
-from roost.network.rules.unknown_guests import HeldPort, Place
+from roost.network.model.unknown_guests import HeldPort, Place
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
