@@ -83,8 +83,11 @@ def test_the_network_service_is_told_of_nics_alone() -> None:
     [
         (None, "it has no address"),
         ({}, "it has no address"),
-        ({"held": ("10.0.0.2",)}, "10.0.0.2 is held"),
-        ({"held": ("10.0.0.2", "10.0.0.3"), "free": ("10.0.0.4",)}, "10.0.0.2 and 10.0.0.3 are held, 10.0.0.4 is not"),
+        ({"addresses_held": ("10.0.0.2",)}, "10.0.0.2 is held"),
+        (
+            {"addresses_held": ("10.0.0.2", "10.0.0.3"), "free": ("10.0.0.4",)},
+            "10.0.0.2 and 10.0.0.3 are held, 10.0.0.4 is not",
+        ),
         (
             {"used": (AddressHolder(address="10.0.0.2", port_id="p", server_id=SERVER, host="h2"),)},
             "10.0.0.2 is another's too",
@@ -132,7 +135,7 @@ class NetworkStub:
     async def list_held_addresses(self, guests: Any) -> list[HeldAddresses]:
         holder = AddressHolder(address="10.0.0.3", port_id="p", server_id=SERVER, host="h2")
         return [
-            HeldAddresses(server_id=guest.server_id, host=guest.host, held=("10.0.0.2",), used=(holder,))
+            HeldAddresses(server_id=guest.server_id, host=guest.host, addresses_held=("10.0.0.2",), used=(holder,))
             for guest in guests
         ]
 

@@ -89,12 +89,12 @@ def test_what_nobody_has_and_the_host_reaches_is_held(places: list[Place], expec
     plan = plan_host([guest("10.0.0.2")], host, {"10.0.0.2": places})
     (answer,) = plan.answers
     used = tuple((item.port_id, item.server_id, item.host) for item in answer.used)
-    assert {"held": answer.held, "free": answer.free, "used": used, "unknown": answer.unknown} == {
+    assert {"held": answer.addresses_held, "free": answer.free, "used": used, "unknown": answer.unknown} == {
         "held": (), "free": (), "used": (), "unknown": (), **expected
     }  # fmt: skip
     own_port = bool(places) and places[0].port_id is not None and not places[0].of_unknown_guest
-    assert len(plan.ports) == bool((answer.held or answer.free) and not own_port)
-    assert after_hold(answer).held == answer.held + answer.free
+    assert len(plan.ports) == bool((answer.addresses_held or answer.free) and not own_port)
+    assert after_hold(answer).held == answer.addresses_held + answer.free
 
 
 def test_of_two_guests_of_a_host_with_one_address_the_first_holds_it() -> None:
@@ -126,7 +126,7 @@ def test_refusals_say_how_many_addresses_are_held() -> None:
 async def test_a_held_address_is_given_to_nobody_and_reserved(cloud: Cloud) -> None:
     network, (rack,) = await cloud.routed("10.1.0.0/29")  # .2 to .6
     (answer,) = await hold(cloud, guest("10.1.0.2", "10.1.0.3", network=network))
-    assert (answer.held, answer.used, answer.unknown) == (("10.1.0.2", "10.1.0.3"), (), ())
+    assert (answer.addresses_held, answer.used, answer.unknown) == (("10.1.0.2", "10.1.0.3"), (), ())
     assert await reserved(cloud, rack.id) == {IPV4_ADDRESS: 2}
     assert await cloud.used(rack.id) == (3, 0)
     given = {(await make(cloud, network, host="h1")).addresses[0].address for _ in range(3)}
@@ -173,7 +173,7 @@ async def test_said_twice_it_changes_nothing_and_reads_only(cloud: Cloud) -> Non
     await hold(cloud, guest("10.1.0.2"))
     with counting(cloud) as statements:
         (answer,) = await hold(cloud, guest("10.1.0.2"))
-    assert answer.held == ("10.1.0.2",)
+    assert answer.addresses_held == ("10.1.0.2",)
     assert [text.splitlines()[1] for text in statements] == [
         "-- network.list_hosts", "-- network.list_listed_places", "-- network.list_held_ports", "-- network.list_ports",
     ]  # fmt: skip
@@ -205,7 +205,7 @@ async def test_an_address_that_goes_from_one_guest_of_the_host_to_another_stays_
     await cloud.routed("10.1.0.0/28")
     await hold(cloud, guest("10.1.0.2"))
     (answer,) = await hold(cloud, guest("10.1.0.2", server_id=OTHER))
-    assert answer.held == ("10.1.0.2",)
+    assert answer.addresses_held == ("10.1.0.2",)
     (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
     assert (port.made_for, [item.address for item in port.addresses]) == (OTHER, ["10.1.0.2"])
     await assert_books_agree(cloud.networks.database)
@@ -215,7 +215,7 @@ async def test_an_address_that_a_port_has_stays_with_it_and_is_named(cloud: Clou
     network, (rack,) = await cloud.routed("10.1.0.0/28")
     port = await make(cloud, network, "10.1.0.5", device_id=OTHER, device_owner="compute:nova", host="h1")
     (answer,) = await hold(cloud, guest("10.1.0.5", "10.1.0.6"))
-    assert answer.held == ("10.1.0.6",)
+    assert answer.addresses_held == ("10.1.0.6",)
     assert [(item.address, item.port_id, item.server_id, item.host) for item in answer.used] == [
         ("10.1.0.5", port.id, OTHER, "h1")
     ]
@@ -235,7 +235,7 @@ async def test_an_address_outside_the_pools_is_held_and_counts_nothing(cloud: Cl
     network = await cloud.plain("10.0.0.0/28", pools=[("10.0.0.8", "10.0.0.10")])
     await cloud.client.set_hosts({"h1": []})
     (answer,) = await hold(cloud, guest("10.0.0.3", "10.0.0.8"))
-    assert answer.held == ("10.0.0.3", "10.0.0.8")
+    assert answer.addresses_held == ("10.0.0.3", "10.0.0.8")
     assert await reserved(cloud, network.id) == {IPV4_ADDRESS: 1}
     with pytest.raises(IpAddressAlreadyAllocated):
         await make(cloud, network, "10.0.0.3")
@@ -245,7 +245,7 @@ async def test_an_address_outside_the_pools_is_held_and_counts_nothing(cloud: Cl
 async def test_only_what_the_host_reaches_as_declared_is_held(cloud: Cloud) -> None:
     _, (_, rack2) = await cloud.routed("10.1.0.0/28", "10.2.0.0/28")
     (answer,) = await hold(cloud, guest("10.1.0.2", "10.2.0.2", "192.0.2.1"))
-    assert (answer.held, answer.unknown) == (("10.1.0.2",), ("10.2.0.2", "192.0.2.1"))
+    assert (answer.addresses_held, answer.unknown) == (("10.1.0.2",), ("10.2.0.2", "192.0.2.1"))
     assert await cloud.used(rack2.id) == (13, 0)
 
 
@@ -253,7 +253,7 @@ async def test_an_address_of_a_flat_networks_pool_is_held(cloud: Cloud) -> None:
     network = await cloud.flat(cell1="10.0.0.0/29", cell2="10.9.0.0/29")
     await cloud.client.set_hosts({"h1": []}, cells_by_host={"h1": "cell1"})
     (answer,) = await hold(cloud, guest("10.0.0.2", "10.9.0.2", network=network))
-    assert (answer.held, answer.unknown) == (("10.0.0.2",), ("10.9.0.2",))
+    assert (answer.addresses_held, answer.unknown) == (("10.0.0.2",), ("10.9.0.2",))
     assert await audit.AUDIT.run(cloud.networks, repairs=Repairs.NONE) == []
     named = cloud.server(Nic(tag="0", network_id=network.id, fixed_ip="10.0.0.2"))
     (refused,) = await cloud.client.ensure_ports([named])
@@ -266,7 +266,7 @@ async def test_ipv6_addresses_are_held_and_reserved_as_their_own_class(cloud: Cl
     await cloud.subnet(network, "2001:db8:1::/64", ipv6_ra_mode="slaac", ipv6_address_mode="slaac")
     await cloud.client.set_hosts({"h1": []})
     (answer,) = await hold(cloud, guest("2001:DB8::10", "2001:db8:1:0:f816:3eff:fe00:1"))
-    assert answer.held == ("2001:db8::10", "2001:db8:1:0:f816:3eff:fe00:1")
+    assert answer.addresses_held == ("2001:db8::10", "2001:db8:1:0:f816:3eff:fe00:1")
     assert await reserved(cloud, network.id) == {"CUSTOM_IPV6_ADDRESS": 1}
     await assert_books_agree(cloud.networks.database)
 
@@ -277,7 +277,7 @@ async def test_a_mac_address_that_a_port_has_keeps_no_address_from_being_held(cl
     mac = guest("10.0.0.2").nics[0].mac_address
     await make(cloud, network, "10.0.0.5", mac_address=mac)
     (answer,) = await hold(cloud, guest("10.0.0.2"))
-    assert answer.held == ("10.0.0.2",)
+    assert answer.addresses_held == ("10.0.0.2",)
     assert await hold(cloud, guest("10.0.0.2")) == [answer]
 
 
@@ -288,7 +288,7 @@ async def test_a_build_that_was_promised_the_last_unit_is_refused_when_it_binds(
     (port,) = await cloud.ensure(server)
     assert await cloud.claim([port.id], rack.id)
     (answer,) = await hold(cloud, guest("10.1.0.2"))
-    assert answer.held == ("10.1.0.2",)
+    assert answer.addresses_held == ("10.1.0.2",)
     assert await cloud.used(rack.id) == (0, 1)
     bind = PortBind(
         port_id=port.id, server_id=server.server_id, host="h1", provider_uuid=rack.id, revision=port.revision
@@ -317,7 +317,7 @@ async def test_what_could_not_be_published_at_once_the_reconciler_publishes(clou
 
     before(cloud.networks.placement, "ensure_providers", away)
     (answer,) = await hold(cloud, guest("10.1.0.2"))
-    assert answer.held == ("10.1.0.2",)
+    assert answer.addresses_held == ("10.1.0.2",)
     assert await reserved(cloud, rack.id) == {IPV4_ADDRESS: 0}
     await reconcile_once(cloud.networks)
     assert await reserved(cloud, rack.id) == {IPV4_ADDRESS: 1}
@@ -332,7 +332,7 @@ async def test_boots_and_requests_at_once_never_get_what_is_being_held(cloud: Cl
         asyncio.gather(*(make(cloud, network, host="h1") for _ in range(13)), return_exceptions=True),
     )
     given = [item.addresses[0].address for item in made if isinstance(item, Port)]
-    held = [address for answer in answers for address in answer.held]
+    held = [address for answer in answers for address in answer.addresses_held]
     used = [holder.address for answer in answers for holder in answer.used]
     assert set(held).isdisjoint(given)
     assert sorted(held + used) == sorted(addresses)

@@ -1,7 +1,7 @@
 """The network service next door."""
 
 from roost.clients.local import Local, method
-from roost.network.service import Networks, attachments, builds, moves, publications, unknown_guests, views
+from roost.network.service import Networks, adoptions, attachments, builds, moves, publications, unknown_guests, views
 
 
 class LocalNetwork(Local[Networks]):
@@ -18,6 +18,7 @@ class LocalNetwork(Local[Networks]):
     hold_addresses = method(unknown_guests.hold_addresses)
     list_held_addresses = method(unknown_guests.list_held_addresses)
     count_held_addresses = method(unknown_guests.count_held_addresses)
+    adopt_ports = method(adoptions.adopt_ports)
     list_holding_hosts = method(unknown_guests.list_holding_hosts)
     ensure_ports = method(builds.ensure_ports)
     bind_ports = method(builds.bind_ports)

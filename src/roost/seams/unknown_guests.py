@@ -5,6 +5,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from roost.seams.placement import ConsumerClaim
+
 
 class ListedNic(Struct, frozen=True, kw_only=True):
     """A NIC of a guest as its agent lists it. network_id: as its order had it, None where that is not known."""
@@ -43,16 +45,42 @@ class AddressHolder(Struct, frozen=True, kw_only=True):
 class HeldAddresses(Struct, frozen=True, kw_only=True):
     """What of an unknown guest's addresses nobody else is given.
 
-    held: those that a hidden port has for it, or a port of its own server. free: those that nobody has yet. used: those
-    that another port has already. unknown: those of no subnet, or of a segment or pool that its host does not reach.
+    addresses_held: those that a hidden port has for it, or a port of its own server. free: those that nobody has yet.
+    used: those that another port has already. unknown: those of no subnet, or of a segment or pool that its host does
+    not reach.
     """
 
     server_id: str
     host: str
-    held: tuple[str, ...] = ()
+    addresses_held: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     used: tuple[AddressHolder, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+class AdoptedNic(Struct, frozen=True, kw_only=True):
+    """A NIC of a guest that becomes a server's. port_id: that its port has, or is to have.
+
+    made: Roost made the port for the server, with which it goes; else it is the user's own.
+    """
+
+    tag: str
+    port_id: str
+    network_id: str
+    mac_address: str
+    addresses: tuple[str, ...]
+    made: bool
+
+
+class Adoption(Struct, frozen=True, kw_only=True):
+    """An unknown guest that becomes a server's. claim: what the server is to hold beside the addresses of its NICs."""
+
+    server_id: str
+    project_id: str
+    host: str
+    availability_zone: str
+    nics: tuple[AdoptedNic, ...]
+    claim: ConsumerClaim
 
 
 def held_sentence(count: int) -> str:
@@ -86,6 +114,15 @@ class GuestPortClient(Protocol):
         """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out.
 
         Remote: GET /v2.0/ports?device_owner=roost:held&network_id={id}.
+        """
+
+    async def adopt_ports(self, adoption: Adoption) -> str | None:
+        """Make what holds a guest's addresses the ports of its server, on its host; claim all in one claim group.
+
+        Ports that are the server's already are bound to the host. Return why it cannot be, a sentence: nothing has
+        changed then. Can be repeated.
+
+        Remote: POST /allocations, then PUT /v2.0/ports/{id} with device_id and binding:host_id.
         """
 
     async def list_holding_hosts(self) -> set[str]:

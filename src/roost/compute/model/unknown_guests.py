@@ -4,7 +4,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import QuietServer
+from roost.compute.model.work import BuildOrder
 from roost.seams.agent import ListedGuest
+from roost.seams.compute import RequestSpec
 
 
 class UnknownGuest(Struct, frozen=True, kw_only=True):
@@ -23,3 +27,30 @@ class UnknownGuest(Struct, frozen=True, kw_only=True):
     vcpus: int = 0
     destroying: bool = False
     server_known: bool = False
+
+
+class AdoptedServer(QuietServer, frozen=True, kw_only=True):
+    """What the records know of the server whose guest is adopted.
+
+    working: work or a move is under way. hosts_running: other hosts that have a guest of it and are not known to have
+    lost it. begun: it was made by an adoption that has not ended.
+    """
+
+    deleted: bool = False
+    working: bool = False
+    hosts_running: tuple[str, ...] = ()
+    begun: bool = False
+
+
+class NewAdoption(Struct, frozen=True, kw_only=True):
+    """A server that is made of what its host's list says."""
+
+    id: str
+    name: str
+    hostname: str
+    project_id: str
+    user_id: str
+    flavor: Flavor
+    spec: RequestSpec
+    host: str
+    order: BuildOrder

@@ -77,10 +77,10 @@ def describe_addresses(guest: UnknownGuest, chosen: Chosen, answer: seam.HeldAdd
     if guest in chosen.over_bound:
         bound = min(guest.vcpus, HOLDING_MAX)
         return f"none of its addresses is held: {bound} unknown guests of its host hold theirs, and that is the bound"
-    if answer is None or not (answer.held or answer.free or answer.used or answer.unknown):
+    if answer is None or not (answer.addresses_held or answer.free or answer.used or answer.unknown):
         return "it has no address"
     parts = [
-        (answer.held, "held"),
+        (answer.addresses_held, "held"),
         (answer.free, "not held yet"),
         ([holder.address for holder in answer.used], "another's too"),
         (answer.unknown, "of no subnet that its host reaches"),

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from roost.network.model.ports import Address
+
 
 class Place(Struct, frozen=True, kw_only=True):
     """A subnet in which a listed address is, how hosts reach it, and who has the address there.
@@ -32,3 +34,28 @@ class HeldPort(Struct, frozen=True, kw_only=True):
     host: str
     mac_address: str
     addresses: tuple[tuple[str, str], ...]
+
+
+class AdoptedPort(Struct, frozen=True, kw_only=True):
+    """A hidden port that becomes a server's. id: that it has from now on; nic_tag: on a flat network, its NIC's.
+
+    addresses: as they are to be, claimed by the port where they count.
+    """
+
+    hidden_id: str
+    id: str
+    made: bool
+    nic_tag: str | None
+    mac_address: str
+    addresses: tuple[Address, ...]
+
+
+class AdoptionPlan(Struct, frozen=True):
+    """What it takes that a guest's NICs are its server's ports. bound: those that are so, and are to be on the host.
+
+    refusal: why it cannot be, a sentence; "" if it can.
+    """
+
+    adopted: tuple[AdoptedPort, ...] = ()
+    bound: tuple[str, ...] = ()
+    refusal: str = ""

@@ -56,7 +56,7 @@ def plan_host(
             seam.HeldAddresses(
                 server_id=guest.server_id,
                 host=guest.host,
-                held=tuple(dict.fromkeys(kept)),
+                addresses_held=tuple(dict.fromkeys(kept)),
                 free=tuple(dict.fromkeys(free)),
                 used=tuple(taken),
                 unknown=tuple(unknown),
@@ -67,7 +67,7 @@ def plan_host(
 
 def after_hold(answer: seam.HeldAddresses) -> seam.HeldAddresses:
     """Return the answer once the hidden ports are as planned."""
-    return replace(answer, held=(*answer.held, *answer.free), free=())
+    return replace(answer, addresses_held=(*answer.addresses_held, *answer.free), free=())
 
 
 def canonical(address: str) -> str:

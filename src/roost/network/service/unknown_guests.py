@@ -52,7 +52,7 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
             async with networks.database.transaction() as tx:
                 answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
             crash_point("held.after-hold")
-    await _publish_now(networks, sorted(changed))
+    await publish_now(networks, sorted(changed))
     return answers
 
 
@@ -176,7 +176,7 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
     await addresses.change_free(tx, change)
 
 
-async def _publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
+async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
     """Tell the ledger of what is reserved now; if it cannot be had, the reconciler does it later."""
     if not provider_uuids:
         return
