@@ -1,16 +1,19 @@
 """Unknown guests become servers', in one claim group; a refusal says why, and changes nothing."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT
-from tests.conductor.world import World
+from tests.conductor.world import KilledHere, World
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 
+from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.compute.errors import GuestNotAdopted, GuestNotFound
 from roost.compute.rules.adoptions import adoption_of, find_refusal, refuse_nics, spec_of
+from roost.compute.service import adoptions as compute_adoptions
 from roost.compute.service.adoptions import adopt_guest
 from roost.compute.service.audit import AUDIT
 from roost.compute.service.guests import compare_guests
@@ -18,11 +21,13 @@ from roost.compute.service.unknown_guests import hold_round, list_unknown_guests
 from roost.network.model.networks import Network
 from roost.network.model.ports import PortRequest
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
+from roost.network.service import adoptions as network_adoptions
 from roost.network.service import audit as network_audit
 from roost.network.service import ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
+from roost.platform.errors import RoostError
 from roost.seams.agent import GuestNic, GuestsBody, ListedGuest
 from roost.seams.network import Nic
 
@@ -210,6 +215,35 @@ async def test_a_guest_whose_address_another_has_is_not_adopted(world: World) ->
     await refuse(world, f"not held for it: 10.1.0.2 .port {port.id} on host h1")
     await send(world, listed(network, "10.1.0.9", port_id=port.id))
     await refuse(world, f"there is another port {port.id}")
+
+
+@pytest.mark.parametrize("point", [name for name in CRASH_POINTS if name.startswith("adopt.")])
+async def test_an_adoption_that_is_cut_off_leaves_what_is_legal_and_is_repeated(world: World, point: str) -> None:
+    network = await world.routed(rack1="10.1.0.0/30")
+    await send(world, listed(network, "10.1.0.2"))
+
+    def die(name: str) -> None:
+        if name == point:
+            raise KilledHere
+
+    with (
+        patch.object(compute_adoptions, "crash_point", die),
+        patch.object(network_adoptions, "crash_point", die),
+        pytest.raises(KilledHere),
+    ):
+        await adopt_guest(world.compute, UNKNOWN, "h1")
+    await assert_books_agree(world.database, settled=False)
+    for _ in range(2):
+        await hold_round(world.compute)
+        await reconcile_once(world.networks)
+        await AUDIT.run(world.compute, repairs=Repairs.ITSELF)
+        await network_audit.AUDIT.run(world.networks, repairs=Repairs.ITSELF)
+        await assert_books_agree(world.database, settled=False)
+    with pytest.raises(RoostError):  # nobody else was given it
+        await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT, host="h1"))
+    await adopt_guest(world.compute, UNKNOWN, "h1")
+    assert (await world.statuses())[UNKNOWN] == "ACTIVE"
+    await assert_whole(world)
 
 
 async def test_only_what_is_listed_and_described_is_adopted(world: World) -> None:

@@ -109,7 +109,6 @@ async def _finish(compute: Compute, guest: UnknownGuest, server: AdoptedServer) 
             raise GuestNotAdopted(_sentence(guest, "its server was changed meanwhile: repeat it"))
         await store.activate_server(tx, server.id, guest.host, state=guest.listed.state, ports=ports)
         await action_log.begin(compute, tx, server.id, ADOPT, by, event=ADOPT_EVENT, host=guest.host, finished=True)
-    crash_point("adopt.after-guest")
 
 
 def _sentence(guest: UnknownGuest, reason: str) -> str:
