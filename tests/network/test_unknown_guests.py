@@ -94,7 +94,7 @@ def test_what_nobody_has_and_the_host_reaches_is_held(places: list[Place], expec
     }  # fmt: skip
     own_port = bool(places) and places[0].port_id is not None and not places[0].of_unknown_guest
     assert len(plan.ports) == bool((answer.addresses_held or answer.free) and not own_port)
-    assert after_hold(answer).held == answer.addresses_held + answer.free
+    assert after_hold(answer).addresses_held == answer.addresses_held + answer.free
 
 
 def test_of_two_guests_of_a_host_with_one_address_the_first_holds_it() -> None:

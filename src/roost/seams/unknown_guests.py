@@ -61,7 +61,7 @@ class HeldAddresses(Struct, frozen=True, kw_only=True):
 class AdoptedNic(Struct, frozen=True, kw_only=True):
     """A NIC of a guest that becomes a server's. port_id: that its port has, or is to have.
 
-    made: Roost made the port for the server, with which it goes; else it is the user's own.
+    made_by_roost: the port goes with the server; else it is the user's own.
     """
 
     tag: str
@@ -69,7 +69,7 @@ class AdoptedNic(Struct, frozen=True, kw_only=True):
     network_id: str
     mac_address: str
     addresses: tuple[str, ...]
-    made: bool
+    made_by_roost: bool
 
 
 class Adoption(Struct, frozen=True, kw_only=True):

@@ -40,9 +40,9 @@ def spec_of(guest: UnknownGuest) -> RequestSpec:
     assert listed is not None
     nics = []
     for tag, nic in enumerate(listed.nics):
-        made = Nic(tag=str(tag), network_id=nic.network_id)
-        own = Nic(tag=str(tag), port_id=nic.port_id)
-        nics.append(made if nic.port_id in (None, made.port_id_of(guest.server_id)) else own)
+        nic_made = Nic(tag=str(tag), network_id=nic.network_id)
+        nic_own = Nic(tag=str(tag), port_id=nic.port_id)
+        nics.append(nic_made if nic.port_id in (None, nic_made.port_id_of(guest.server_id)) else nic_own)
     return RequestSpec(vcpus=listed.vcpus, memory_mb=listed.ram_mb, disk_gb=listed.disk_gb, nics=tuple(nics))
 
 
@@ -78,15 +78,14 @@ def adoption_of(
 
 def _adopted_nic(server: AdoptedServer, number: int, nic: GuestNic) -> AdoptedNic:
     assert nic.network_id is not None
-    made = Nic(tag=str(number), network_id=nic.network_id)
-    derived = made.port_id_of(server.id)
+    derived_id = Nic(tag=str(number), network_id=nic.network_id).port_id_of(server.id)
     return AdoptedNic(
         tag=str(number),
-        port_id=nic.port_id or derived,
+        port_id=nic.port_id or derived_id,
         network_id=nic.network_id,
         mac_address=nic.mac_address,
         addresses=nic.addresses,
-        made=nic.port_id in (None, derived),
+        made_by_roost=nic.port_id in (None, derived_id),
     )
 
 

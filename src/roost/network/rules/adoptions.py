@@ -50,7 +50,7 @@ def plan_adoption(
             AdoptedPort(
                 hidden_id=port.id,
                 id=nic.port_id,
-                made=nic.made,
+                made=nic.made_by_roost,
                 nic_tag=nic.tag if is_flat else None,
                 mac_address=nic.mac_address,
                 addresses=tuple(
