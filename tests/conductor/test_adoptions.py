@@ -12,7 +12,6 @@ from tests.network.cloud import PROJECT
 
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.compute.errors import GuestNotAdopted, GuestNotFound
-from roost.compute.rules.adoptions import adoption_of, find_refusal, refuse_nics, spec_of
 from roost.compute.service import adoptions as compute_adoptions
 from roost.compute.service.adoptions import adopt_guest
 from roost.compute.service.audit import AUDIT
@@ -20,7 +19,6 @@ from roost.compute.service.guests import compare_guests
 from roost.compute.service.unknown_guests import hold_round, list_unknown_guests
 from roost.network.model.networks import Network
 from roost.network.model.ports import PortRequest
-from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
 from roost.network.service import adoptions as network_adoptions
 from roost.network.service import audit as network_audit
 from roost.network.service import ports
@@ -249,7 +247,3 @@ async def test_an_adoption_that_is_cut_off_leaves_what_is_legal_and_is_repeated(
 async def test_only_what_is_listed_and_described_is_adopted(world: World) -> None:
     with pytest.raises(GuestNotFound):
         await adopt_guest(world.compute, UNKNOWN, "h1")
-
-
-RULES = (adoption_of, find_refusal, refuse_nics, spec_of, claims_of, plan_adoption, without_reserved)
-"""What these stories are of."""

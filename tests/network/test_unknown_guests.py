@@ -16,10 +16,11 @@ from roost.network.errors import (
     PortNotFound,
     SubnetInUse,
 )
-from roost.network.model.networks import Host, Network, SubnetChanges
-from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Port, PortFilter, PortRequest
+from roost.network.model.networks import AddressRange, Host, Network, SubnetChanges
+from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Holding, Port, PortFilter, PortRequest
 from roost.network.model.unknown_guests import Place
 from roost.network.rules import inventory
+from roost.network.rules.subnet_changes import begin_change, end_change
 from roost.network.rules.unknown_guests import after_hold, canonical, is_held, list_pairs, plan_host
 from roost.network.service import audit, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
@@ -113,6 +114,17 @@ def test_a_host_that_nobody_declared_reaches_nothing() -> None:
 def test_what_is_no_address_is_left_out() -> None:
     assert list_pairs([guest("10.0.0.2", "2001:DB8::1", "nonsense")]) == [(None, "10.0.0.2"), (None, "2001:db8::1")]
     assert [canonical(text) for text in ("2001:DB8::1", "nonsense")] == ["2001:db8::1", "nonsense"]
+
+
+@pytest.mark.parametrize("of_unknown_guest", [True, False])
+def test_no_change_of_pools_claims_what_an_unknown_guest_holds(of_unknown_guest: bool) -> None:
+    address = 2**24
+    pools = [AddressRange(address, address)]
+    outside = Holding(address, False, False, of_unknown_guest)
+    (begun,) = begin_change([], pools, free=[], held=[outside], counts=True).held
+    assert begun == Holding(address, True, not of_unknown_guest, of_unknown_guest)
+    ended = end_change(pools, free=[], held=[Holding(address, True, False, of_unknown_guest)], counts=True)
+    assert ended.held == (() if of_unknown_guest else (Holding(address, True, True),))
 
 
 def test_refusals_say_how_many_addresses_are_held() -> None:
