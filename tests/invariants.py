@@ -19,7 +19,15 @@ ALWAYS: dict[str, str] = {
     "an inventory is over its capacity": """
         SELECT p.name, i.resource_class_id, i.used FROM placement.inventory i
         JOIN placement.provider p ON p.id = i.provider_id
-        WHERE i.used > floor((i.total - i.reserved) * i.allocation_ratio)""",
+        WHERE i.used > floor((i.total - i.reserved) * i.allocation_ratio)
+        -- what an unknown guest holds may be promised to a build by then, which loses it
+        AND (i.used > floor(i.total * i.allocation_ratio) OR NOT EXISTS (
+            SELECT FROM network.port h WHERE h.device_owner = 'roost:held' AND h.nic_tag IS NOT NULL))""",
+    "an unknown guest's address is claimed": """
+        SELECT p.id, a.address FROM network.port p LEFT JOIN network.address a ON a.port_id = p.id AND a.claimed
+        LEFT JOIN placement.allocation l ON l.consumer_uuid = p.id
+        WHERE p.device_owner = 'roost:held' AND p.nic_tag IS NOT NULL
+        AND (a.address IS NOT NULL OR l.consumer_uuid IS NOT NULL)""",
     "an allocation has no inventory or no consumer": """
         SELECT a.* FROM placement.allocation a
         LEFT JOIN placement.inventory i USING (provider_id, resource_class_id)
@@ -65,6 +73,8 @@ ALWAYS: dict[str, str] = {
     "an address of a pool that is capacity is claimed by nobody": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
         WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL AND s.cell IS NULL
+        AND NOT EXISTS (SELECT FROM network.port h
+            WHERE h.id = a.port_id AND h.device_owner = 'roost:held' AND h.nic_tag IS NOT NULL)
         AND coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
         AND (s.service_types = '{}' OR EXISTS (
             SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%'))""",
@@ -78,7 +88,8 @@ ALWAYS: dict[str, str] = {
         WHERE p.device_owner NOT LIKE 'compute:%'""",
     "a port is shown on a flat network, or hidden on another": """
         SELECT p.id, p.nic_tag, n.flat FROM network.port p JOIN network.network n ON n.id = p.network_id
-        WHERE n.flat <> (p.nic_tag IS NOT NULL AND p.made_for IS NOT NULL)""",
+        WHERE n.flat <> (p.nic_tag IS NOT NULL AND p.made_for IS NOT NULL)
+        AND NOT (p.device_owner = 'roost:held' AND p.nic_tag IS NOT NULL)""",
     "an ACTIVE server is in a cell that has not its flat address": """
         SELECT v.id, v.host, a.address FROM compute.server v
         JOIN network.port p ON p.device_id = v.id::text JOIN network.address a ON a.port_id = p.id
@@ -86,7 +97,7 @@ ALWAYS: dict[str, str] = {
         WHERE v.status = 'ACTIVE' AND s.cell IS DISTINCT FROM h.cell""",
     "an ACTIVE server's flat address is not claimed by it": """
         SELECT a.address, v.id FROM network.address a
-        JOIN network.port q ON q.id = a.port_id AND q.nic_tag IS NOT NULL JOIN compute.server v ON v.id = q.made_for
+        JOIN network.port q ON q.id = a.port_id AND q.nic_tag <> '' JOIN compute.server v ON v.id = q.made_for
         LEFT JOIN placement.provider p ON p.uuid = a.subnet_id
         LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = v.id
         WHERE v.status = 'ACTIVE' AND l.consumer_uuid IS NULL""",
@@ -122,10 +133,20 @@ SETTLED: dict[str, str] = {
             FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2, 3
             UNION ALL
             SELECT p.made_for, a.subnet_id, 'IPV4_ADDRESS', count(*) FROM network.address a
-            JOIN network.port p ON p.id = a.port_id WHERE p.nic_tag IS NOT NULL GROUP BY 1, 2
+            JOIN network.port p ON p.id = a.port_id WHERE p.nic_tag <> '' GROUP BY 1, 2
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider, class)
         WHERE claimed.n IS DISTINCT FROM held.n""",
+    "what is reserved is not what unknown guests hold": """
+        SELECT p.name, r.name AS class, i.reserved, h.n FROM placement.inventory i
+        JOIN placement.provider p ON p.id = i.provider_id JOIN placement.resource_class r ON r.id = i.resource_class_id
+        LEFT JOIN (
+            SELECT s.provider_uuid AS uuid, CASE s.ip_version WHEN 4 THEN 'IPV4_ADDRESS' ELSE 'CUSTOM_IPV6_ADDRESS' END
+                AS name, count(*) AS n
+            FROM network.port o JOIN network.address a ON a.port_id = o.id JOIN network.subnet s ON s.id = a.subnet_id
+            WHERE o.device_owner = 'roost:held' AND o.nic_tag IS NOT NULL AND a.in_pool GROUP BY 1, 2
+        ) h ON h.uuid = p.uuid AND h.name = r.name
+        WHERE p.uuid IN (SELECT provider_uuid FROM network.subnet) AND i.reserved <> coalesce(h.n, 0)""",
     "a claim of a host is not that of a server on it": """
         WITH claimed AS (
             SELECT a.consumer_uuid AS id, coalesce(h.name, 'elsewhere') AS host, r.name AS class, sum(a.used) AS used
@@ -175,7 +196,7 @@ SETTLED: dict[str, str] = {
             SELECT made_for AS server_id, nic_tag AS tag, mac_address,
                 (SELECT coalesce(jsonb_agg(host(a.address)), '[]') FROM network.address a WHERE a.port_id = p.id)
                 AS addresses
-            FROM network.port p WHERE nic_tag IS NOT NULL) has
+            FROM network.port p WHERE nic_tag <> '') has
         USING (server_id, tag, addresses, mac_address) WHERE shown IS NULL OR has IS NULL""",
     "a port is still reserved by a build": "SELECT id, device_id FROM network.port WHERE reserved_from IS NOT NULL",
     "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",

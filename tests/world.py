@@ -79,8 +79,9 @@ def list_up(directory: Path) -> list[GuestUp]:
 
 
 ADDRESSES = """
-SELECT p.device_id, host(a.address) AS address FROM network.address a JOIN network.port p ON p.id = a.port_id
-WHERE p.device_id <> ''
+SELECT CASE WHEN p.nic_tag = '' THEN p.made_for::text ELSE p.device_id END AS device_id, host(a.address) AS address
+FROM network.address a JOIN network.port p ON p.id = a.port_id
+WHERE p.device_id <> '' OR p.nic_tag = ''
 """
 
 

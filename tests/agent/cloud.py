@@ -26,6 +26,7 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec
 from roost.seams.placement import ProviderState
+from roost.seams.unknown_guests import HeldAddresses
 
 DEADLINE_S = 20.0
 AGENT = AgentIdentity(id="a0000000-0000-0000-0000-00000000000a", label="a test")
@@ -40,6 +41,14 @@ class Neighbours:
 
     async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]], **_cells: object) -> None:
         """Take it."""
+
+    async def hold_addresses(self, _guests_by_host: object, **_as_of: object) -> list[HeldAddresses]:
+        """Hold nothing."""
+        return []
+
+    async def list_held_addresses(self, _guests: object) -> list[HeldAddresses]:
+        """Hold nothing."""
+        return []
 
 
 def compute_of(database: Database) -> Compute:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, order_guests, take_leases
+from tests.compute.reporting import report
 
 from roost.compute.errors import AgentRefused
 from roost.compute.model.agents import AgentRow
@@ -21,7 +22,7 @@ from roost.compute.rules.agents import (
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute
 from roost.compute.service.agents import settle_polls
-from roost.compute.service.guests import Polls, compare_guests, report
+from roost.compute.service.guests import Polls, compare_guests
 from roost.compute.service.hosts import list_hosts, list_quiet_hosts, register_hosts
 from roost.compute.service.leases import LeaseRequest, release_leases, renew_leases
 from roost.compute.service.silence import SilenceWatch

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, order_guests, take_leases
+from tests.compute.reporting import report
 
 from roost.compute.model.server import ActionFilter, Requester
 from roost.compute.model.work import Guest, ServerStanding, Stage, WorkState
@@ -16,7 +17,7 @@ from roost.compute.rules.guests import ReportOutcome, decide_reports, find_repor
 from roost.compute.rules.own_states import OwnState, decide_own_states, guest_of_report, judge, list_differing
 from roost.compute.service import Compute
 from roost.compute.service.actions import change_power, get_action, list_actions
-from roost.compute.service.guests import compare_guests, report
+from roost.compute.service.guests import compare_guests
 from roost.compute.service.servers import get_server
 from roost.platform.database import Database
 from roost.seams.agent import GuestReport, GuestsBody, ListedGuest, Refusal
@@ -267,7 +268,7 @@ async def test_a_guest_that_its_host_cannot_make_what_it_was_has_its_server_say_
 
 @pytest.mark.parametrize("way", ["by itself", "as ordered"])
 async def test_a_list_that_was_made_before_an_order_was_done_changes_nothing(compute: Compute, way: str) -> None:
-    """R43: the list says that the guest is stopped, which it was until it was started."""
+    """R45: the list says that the guest is stopped, which it was until it was started."""
     (server,) = await active_servers(compute, ["h1"])
     if way == "as ordered":
         await change_power(compute, server, rules.STOP, BY)

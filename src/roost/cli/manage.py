@@ -4,7 +4,6 @@ Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and 
 automation repeats end with 255 and 127 instead of 1 and 2. Each command imports its parts when it is called.
 """
 
-import re
 import sys
 from enum import Enum
 from pathlib import Path
@@ -18,6 +17,7 @@ from roost.cli.asking.commands import AsJson
 from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.managing.agent_token_commands import agent_token_app
+from roost.cli.managing.guest_commands import UUID, check_server, guests_app
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.manage_options import (
     ConfigFile,
@@ -34,11 +34,10 @@ from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
-UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 app = new_program("roost-manage", "What operators do to a Roost's database.")
 app.add_typer(agent_token_app, name="agent-token")
 app.add_typer(recovery_app, name="recovery")
+app.add_typer(guests_app, name="guests")
 placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
@@ -235,17 +234,16 @@ def _destroy_guest(
     config: ConfigFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
-    """Order a host to destroy a guest that this database does not know: an audit's `guest-unknown`.
+    """Order a host to destroy a guest that this database does not know: the same as `guests destroy`.
 
-    Such a guest is left by the restore of an older database. It runs, and has addresses that Roost may believe free.
+    Such a guest is left by the restore of an older database. It runs, and its addresses are held until it is gone.
 
     Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
     """
-    from roost.cli.managing.audit import destroy_guest
+    from roost.cli.managing.guests import destroy_guest
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    if not UUID.fullmatch(server):
-        raise typer.BadParameter(f"{server}: expected the id of a server")
+    check_server(server)
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
     raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))

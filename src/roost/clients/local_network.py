@@ -1,7 +1,7 @@
 """The network service next door."""
 
 from roost.clients.local import Local, method
-from roost.network.service import Networks, attachments, builds, moves, publications, views
+from roost.network.service import Networks, adoptions, attachments, builds, moves, publications, unknown_guests, views
 
 
 class LocalNetwork(Local[Networks]):
@@ -15,6 +15,11 @@ class LocalNetwork(Local[Networks]):
     list_unreached_ports = method(views.list_unreached_ports)
     attach_port = method(attachments.attach_port)
     detach_port = method(attachments.detach_port)
+    hold_addresses = method(unknown_guests.hold_addresses)
+    list_held_addresses = method(unknown_guests.list_held_addresses)
+    count_held_addresses = method(unknown_guests.count_held_addresses)
+    adopt_ports = method(adoptions.adopt_ports)
+    list_holding_hosts = method(unknown_guests.list_holding_hosts)
     ensure_ports = method(builds.ensure_ports)
     bind_ports = method(builds.bind_ports)
     unassign_ports = method(builds.unassign_ports)

@@ -144,6 +144,10 @@ class PortsChanging(Conflict):
     retry = Retry.NOW
 
 
+class GuestNotAdopted(Conflict):
+    """An unknown guest cannot become a server's."""
+
+
 class HostNotCovered(Forbidden):
     """The agent's token is not for that host."""
 

@@ -286,6 +286,8 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
     closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
     aggregates = sorted({aggregate for nic in request.nics for aggregate in reached_through(nic)})
     empty = await list_empty_aggregates(conductor.compute, aggregates)
+    networks = sorted({nic.network.id for nic in request.nics})
+    held_by_network = await conductor.compute.network.count_held_addresses(networks) if networks else {}
     for search in searches:
         earlier = search.build.work.failure
         explanation = explain(
@@ -295,6 +297,7 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
             closed=closed,
             empty_aggregates=empty,
             earlier=_describe_failure(earlier),
+            held=held_by_network,
         )
         host = earlier.host if earlier else None
         search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)

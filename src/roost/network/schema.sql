@@ -117,11 +117,13 @@ CREATE TABLE network.port (
     updated_at timestamptz NOT NULL DEFAULT now(),
     tags text[] NOT NULL DEFAULT '{}',
     -- On a flat network: the tag of its server's NIC. Such a port is never shown, and its address is claimed by the server.
+    -- Of an unknown guest (device_owner roost:held, made_for its server): empty; its address is claimed by nobody.
     nic_tag text,
     UNIQUE (network_id, mac_address)
 ) WITH (fillfactor = 50);
 CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';
 CREATE INDEX port_project ON network.port (project_id);
+CREATE INDEX port_unknown_guest ON network.port (host) WHERE device_owner = 'roost:held' AND nic_tag IS NOT NULL;
 
 CREATE TABLE network.address (
     subnet_id uuid NOT NULL,
@@ -168,7 +170,9 @@ CREATE TABLE network.host (
     physical_networks text[] NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now(),
     cell text NOT NULL DEFAULT 'cell1',
-    agent_id uuid NOT NULL DEFAULT gen_random_uuid()
+    agent_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    -- When its unknown guests were read that hold addresses now; what was read earlier changes nothing any more.
+    guests_as_of timestamptz
 );
 CREATE INDEX host_agent ON network.host (agent_id);
 

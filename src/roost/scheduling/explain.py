@@ -22,6 +22,7 @@ from roost.seams.placement import (
     Requirement,
     Shortage,
 )
+from roost.seams.unknown_guests import held_sentence
 
 Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 """Provider UUID -> resource class -> (capacity, used)."""
@@ -78,12 +79,14 @@ def explain(
     closed: ClosedHosts = ALL_OPEN,
     empty_aggregates: Collection[str] = frozenset(),
     earlier: str | None = None,
+    held: Mapping[str, int] | None = None,
 ) -> Explanation:
     """Return why a server with these ports cannot be placed.
 
     tried: the alternatives of its request, with what the search answered, None where there was none because the request
     is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. closed: hosts that were left
-    out. empty_aggregates: those that no host is in. earlier: the last failure, with its host.
+    out. empty_aggregates: those that no host is in. earlier: the last failure, with its host. held: network -> how many
+    of its addresses unknown guests have.
     """
     funnels = [
         list(_rows(request_tried, answer, closed)) if request_tried.impossible is None and answer else []
@@ -98,7 +101,7 @@ def explain(
         *_short_elsewhere(request, answer_best, closed),
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_pinned_ports(request, ports),
-        *_addresses(request, empty, usages),
+        *_addresses(request, empty, usages, held or {}),
         *_unreached(request, empty_aggregates),
         *_failed(request, earlier),
     ]
@@ -332,14 +335,16 @@ def _pinned_ports(request: Request, ports: Sequence[Port]) -> Iterator[str]:
             yield f"{port} holds the server to {place_of(nic)}."
 
 
-def _addresses(request: Request, empty: Row | None, usages: Usages) -> Iterator[str]:
-    """Yield, for each network that an address is wanted of, how many are free, segment by segment."""
+def _addresses(request: Request, empty: Row | None, usages: Usages, held: Mapping[str, int]) -> Iterator[str]:
+    """Yield, for each network that an address is wanted of, how many are free, segment by segment, and are held."""
     networks = {nic.network.id: nic.network for nic in request.nics if nic.needs_address}
     for network in networks.values():
         counts = _counts(network, usages)
         if not counts:
             continue
         yield f"{_addresses_head(request, network, empty, counts)}: {_by_segment(network, counts)}."
+        if held.get(network.id):
+            yield held_sentence(held[network.id])
 
 
 def _addresses_head(request: Request, network: NetworkView, empty: Row | None, counts: Sequence["_Count"]) -> str:

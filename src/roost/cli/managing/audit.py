@@ -30,7 +30,6 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
-from roost.compute.service import guests as compute_guests
 from roost.compute.service.hosts import count_promising
 from roost.network.service import audit as network_audit
 from roost.network.service.gaps import list_gaps
@@ -114,18 +113,6 @@ async def _audit(
     else:
         print_outcome(console, drifts, repaired, remaining)
     return DRIFT if remaining else REPAIRED
-
-
-async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, config: Path | None) -> int:
-    """Order a host to destroy a guest that Roost did not ask for; returns the exit status.
-
-    Raises TargetRefused, GuestNotFound, GuestWanted.
-    """
-    async with open_records(target, config) as records:
-        if records.cloud is None:
-            raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
-        await compute_guests.destroy_unknown_guest(records.cloud.compute, server_id, host)
-    return CLEAN
 
 
 @asynccontextmanager

@@ -34,6 +34,7 @@ from roost.compute.service.network_info import NetworkInfoHealer
 from roost.compute.service.recovery import look as look_at_recovery
 from roost.compute.service.recovery import tell_recovery, unless_recovering
 from roost.compute.service.silence import SilenceWatch
+from roost.compute.service.unknown_guests import hold_round
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
 from roost.conductor.credentials import CredentialsWatch, Presence
@@ -180,6 +181,7 @@ class CloudParts:
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(purge_history, compute), "purging history", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
+                repeat(partial(hold_round, compute), "holding addresses of unknown guests", interval_s=PUBLISH_HOSTS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:
                 confirm = unless_recovering(compute, partial(confirm_due, compute))

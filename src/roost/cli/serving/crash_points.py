@@ -28,6 +28,8 @@ CRASH_POINTS: tuple[str, ...] = (
     "subnet.before-reshape", "subnet.after-reshape",
     "subnet.before-finish", "subnet.after-finish",
     "reconcile.before-release", "reconcile.after-release",
+    "held.after-hold",
+    "adopt.after-server", "adopt.before-claim", "adopt.after-claim", "adopt.after-ports",
     "agent.after-begin", "agent.after-change",
     "agent.before-report", "agent.after-report",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How many hosts there are, what they promise, and whether records that went back in time wait for them."""
+"""How many hosts there are, what they promise, what records that went back in time wait for, and unknown guests."""
 
 from prometheus_client.metrics_core import Metric
 
@@ -6,6 +6,7 @@ from roost.cli.serving.openstack_metrics import new_gauge
 from roost.compute.service import Compute
 from roost.compute.service.hosts import count_promising
 from roost.compute.service.recovery import find_recovery
+from roost.compute.service.unknown_guests import count_unknown_guests
 
 
 async def read_host_metrics(compute: Compute) -> list[Metric]:
@@ -20,4 +21,7 @@ async def read_host_metrics(compute: Compute) -> list[Metric]:
     waiting.add_metric(["silent"], 0 if recovery is None else recovery.hosts_silent)
     under_way = new_gauge("roost_recovery", ())
     under_way.add_metric([], recovery is not None)
-    return [gauge, under_way, waiting]
+    unknown = new_gauge("roost_unknown_guests", ("addresses",))
+    for addresses, count in (await count_unknown_guests(compute)).items():
+        unknown.add_metric([addresses], count)
+    return [gauge, under_way, waiting, unknown]

@@ -40,7 +40,9 @@ GUEST_MISSING = Kind("guest-missing", "the host of a server has no guest of it",
     "by you: delete the server", RepairedBy.PERSON)
 GUEST_UNKNOWN = Kind("guest-unknown",
     "a host has a guest that this database does not know, as after the restore of an older one",
-    "by you: on the host, or with roost-manage destroy-guest", RepairedBy.PERSON)
+    "by you: on the host, or with roost-manage guests adopt or destroy", RepairedBy.PERSON)
+ADDRESS_TWICE = Kind("address-used-twice", "an unknown guest has an address that another port has too",
+    "by you: destroy one of the two guests, or give one another address", RepairedBy.PERSON)
 WENT_BACK = Kind("records-went-back",
     "the records went back in time, and do not know yet what all hosts have",
     "by the hosts' lists, or by you: roost-manage recovery end", RepairedBy.PERSON)

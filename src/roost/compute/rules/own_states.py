@@ -125,7 +125,7 @@ def decide_own_states(
 
 
 def judge(row: Guest, guest: ListedGuest, *, server: ServerStanding | None, work: WorkState | None) -> OwnState:
-    """Return what a guest's state means. R43: nothing while an order is open for it, or if the records know better."""
+    """Return what a guest's state means. R45: nothing while an order is open for it, or if the records know better."""
     is_open = row.reported != row.desired or row.lost or row.fenced
     if is_open or guest.sequence <= row.sequence or guest.state == row.desired:
         return OwnState.NOTHING

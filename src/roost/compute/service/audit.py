@@ -13,9 +13,11 @@ from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.recoveries import recovery_sentence
+from roost.compute.rules.unknown_guests import describe_addresses
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.recovery import find_recovery
+from roost.compute.service.unknown_guests import list_unknown_guests
 from roost.compute.service.work import get_server_states
 from roost.compute.store import agents as agent_rows
 from roost.compute.store import aggregates as aggregate_rows
@@ -84,16 +86,24 @@ async def _find_guests(compute: Compute, _all: Sequence[str]) -> list[Finding[st
     async with compute.database.transaction() as tx:
         strays = await store.list_stray_guests(tx, limit=GUESTS_MAX)
         missing = await store.list_missing_guests(tx, limit=GUESTS_MAX)
-        unknown = await store.list_unknown_guests(tx, limit=GUESTS_MAX)
+    unknown, chosen, answers = await list_unknown_guests(compute, limit=GUESTS_MAX)
     drifts = [rules.GUEST_STRAY.drift(server_id, f"host {host} has it") for server_id, host in strays]
     drifts += [
         rules.GUEST_MISSING.drift(server_id, f"host {host or 'none'} has not got it", name=name)
         for server_id, name, host in missing
     ]
-    drifts += [
-        rules.GUEST_UNKNOWN.drift(server_id, f"host {host} has it, made by attempt {attempt}")
-        for server_id, host, attempt in unknown
-    ]
+    for guest in unknown:
+        answer = answers.get((guest.server_id, guest.host))
+        if not guest.destroying:
+            addresses = describe_addresses(guest, chosen, answer)
+            says = f"host {guest.host} has it, made by attempt {guest.attempt}; {addresses}"
+            drifts.append(rules.GUEST_UNKNOWN.drift(guest.server_id, says))
+        drifts += [
+            rules.ADDRESS_TWICE.drift(
+                holder.address, f"the unknown guest {guest.server_id} on host {guest.host} has it, and {holder.words}"
+            )
+            for holder in (answer.used if answer else ())
+        ]
     return [Finding(drift, drift.key, None) for drift in drifts]
 
 
@@ -107,7 +117,12 @@ async def _withdraw_guests(compute: Compute, findings: Sequence[Finding[str, Non
 GUESTS = Check(
     pages=all_at_once,
     look=_find_guests,
-    repairs={rules.GUEST_STRAY: _withdraw_guests, rules.GUEST_MISSING: None, rules.GUEST_UNKNOWN: None},
+    repairs={
+        rules.GUEST_STRAY: _withdraw_guests,
+        rules.GUEST_MISSING: None,
+        rules.GUEST_UNKNOWN: None,
+        rules.ADDRESS_TWICE: None,
+    },
 )
 """What a host may still run keeps its claims and ports until it is gone."""
 

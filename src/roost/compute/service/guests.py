@@ -4,13 +4,12 @@ The orders come from the pipeline, the consequences of a report go to it; `compu
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import structlog
 from msgspec.structs import replace
 
-from roost.compute.errors import GuestNotFound, GuestWanted
 from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.server import Requester
@@ -29,10 +28,12 @@ from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.own_states import take_own_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
-from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, told_later
+from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, note_listed, told_later
+from roost.compute.service.unknown_guests import hold_addresses_now
 from roost.compute.store import guests as store
 from roost.compute.store import hosts as host_rows
 from roost.compute.store import recovery as recovery_rows
+from roost.compute.store import unknown_guests as unknown_rows
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -108,14 +109,7 @@ class Polls:
             pending = await self._look()
             list_wanted = not pending.to_list.isdisjoint(renewed.hosts_held)
             if not pending.with_orders.isdisjoint(renewed.hosts_held):
-                async with compute.database.connection() as connection:
-                    orders = [
-                        without_doubtful_ports(order, nics)
-                        for order, nics in await store.list_orders(
-                            connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
-                        )
-                        if order.host in renewed.hosts_held
-                    ]
+                orders = [order for order in await self._list_orders(agent, busy) if order.host in renewed.hosts_held]
             left_s = deadline - loop.time()
             if orders or list_wanted or left_s <= 0:
                 return Polled(
@@ -135,6 +129,11 @@ class Polls:
                 await compute.wakeups.wait(GUEST_CHANNEL, min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
+
+    async def _list_orders(self, agent: AgentIdentity, busy: Sequence[OrderId]) -> list[GuestOrder]:
+        async with self._compute.database.connection() as connection:
+            orders = await store.list_orders(connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX)
+        return [without_doubtful_ports(order, nics) for order, nics in orders]
 
     async def _renew(self, request: LeaseRequest) -> Renewed:
         renewed = await self._renewing.do(request)
@@ -253,8 +252,8 @@ async def compare_guests(
     """Compare all guests that an agent has with what its hosts are asked for; return those that it must destroy.
 
     listed: hosts' names are compared as bytes. covered: the hosts for which the caller may speak. Guests that are
-    missing are marked on their servers, which keep addresses and claims; those that nobody asked for are kept for the
-    audit. Raises AgentRefused.
+    missing are marked on their servers, which keep addresses and claims; those that nobody asked for hold theirs.
+    Raises AgentRefused.
     """
     agent = listed.agent
     await admit_call(compute, agent)
@@ -283,34 +282,46 @@ async def compare_guests(
     outcome = compare(guests)
     async with compute.database.transaction() as tx:
         if outcome.changes_guests:
-            keys = outcome.keys_changed
-            works = await store.lock_works(tx, {server_id for server_id, _ in keys})
-            locked = await store.lock_guests(tx, keys)
-            still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
-            changes = compare([guest for guest in locked if guest.host in still_held])
-            await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
-            await store.adopt_guests(tx, changes.disowned, agent_id=None)
-            await store.delete_guests(tx, changes.gone)
-            attempts_gone = {guest.server_id: guest.attempt for guest in locked if guest.key in changes.gone}
-            await store.resume_works(
-                tx,
-                [w.server_id for w in works if (n := attempts_gone.get(w.server_id)) is not None and w.goes_on_with(n)],
-            )
-            states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
-            await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
-            await store.find_guests_again(tx, changes.found_again)
-            await _restore_servers(compute, tx, changes.found_again)
-            await announce(compute, tx, states)
-        await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
-        if mark.recovering:
-            await recovery_rows.note_listed(tx, hosts)
+            await _write_list(compute, tx, outcome.keys_changed, compare, agent=agent)
+        hosts_changed = await unknown_rows.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
-    if not mark.recovering and (differing := list_differing(present, guests)):
-        await take_own_states(compute, differing, agent=agent)
+    if mark.recovering:
+        await note_listed(compute, hosts)
+    else:
+        await hold_addresses_now(compute, hosts_changed)
+        if differing := list_differing(present, guests):
+            await take_own_states(compute, differing, agent=agent)
     return list(outcome.superseded)
+
+
+async def _write_list(
+    compute: Compute,
+    tx: Connection,
+    keys: Collection[GuestKey],
+    compare: Callable[[Sequence[Guest]], GuestList],
+    *,
+    agent: AgentIdentity,
+) -> None:
+    """Lock these guests, compare once more, and write what changes."""
+    works = await store.lock_works(tx, {server_id for server_id, _ in keys})
+    locked = await store.lock_guests(tx, keys)
+    still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
+    changes = compare([guest for guest in locked if guest.host in still_held])
+    await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
+    await store.adopt_guests(tx, changes.disowned, agent_id=None)
+    await store.delete_guests(tx, changes.gone)
+    attempts_gone = {guest.server_id: guest.attempt for guest in locked if guest.key in changes.gone}
+    await store.resume_works(
+        tx, [w.server_id for w in works if (n := attempts_gone.get(w.server_id)) is not None and w.goes_on_with(n)]
+    )
+    states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
+    await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
+    await store.find_guests_again(tx, changes.found_again)
+    await _restore_servers(compute, tx, changes.found_again)
+    await announce(compute, tx, states)
 
 
 async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[GuestKey]) -> None:
@@ -321,20 +332,6 @@ async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[Gu
         )
         await action_log.begin(compute, tx, server_id, FOUND, by, event=FOUND_EVENT, host=host, finished=True)
         log.info("found guest: its server is not in ERROR any more", server=server_id, host=host)
-
-
-async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> None:
-    """Order that a guest is destroyed that its host lists and nobody asked for, as a person decided.
-
-    Raises GuestNotFound, and GuestWanted where the server is to run on that host: it must be deleted first.
-    """
-    async with compute.database.transaction() as tx:
-        desired = await store.destroy_unknown_guest(tx, server_id, host)
-        if desired is None:
-            raise GuestNotFound(f"host {host} lists no unknown guest of server {server_id}")
-        if desired != "absent":
-            raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
-    compute.wake(GUEST_CHANNEL)
 
 
 def _servers_of(outcome: ReportOutcome) -> set[str]:

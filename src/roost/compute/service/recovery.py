@@ -12,6 +12,7 @@ from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.rules import marks
 from roost.compute.rules import recoveries as rules
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.unknown_guests import hold_addresses
 from roost.compute.store import recovery as store
 from roost.platform.errors import Conflict
 from roost.seams.agent import AgentIdentity
@@ -74,6 +75,16 @@ async def begin_recovery(compute: Compute, agent: AgentIdentity, *, mark_told: i
     if began:
         log.error("the records went back in time", agent=agent.label, mark_told=mark_told, mark_known=mark_known)
         compute.wake(GUEST_CHANNEL)
+
+
+async def note_listed(compute: Compute, hosts: Collection[str]) -> None:
+    """Record that all guests of these hosts were listed, once the addresses of those that nobody knows are held.
+
+    Raises what the network service raises, so that the agent lists them again.
+    """
+    await hold_addresses(compute, hosts)
+    async with compute.database.transaction() as tx:
+        await store.note_listed(tx, hosts)
 
 
 async def look(compute: Compute) -> Recovery | None:

@@ -73,16 +73,6 @@ async def list_missing_guests(tx: Connection, *, limit: int) -> list[tuple[str, 
     return [(row["id"], row["name"], row["host"]) for row in await tx.fetch(LIST_MISSING_GUESTS, limit)]
 
 
-LIST_UNKNOWN_GUESTS = """-- compute.audit_unknown_guests
-SELECT server_id, host, attempt FROM compute.unknown_guest ORDER BY server_id, host LIMIT $1"""
-
-
-async def list_unknown_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, int]]:
-    """Return the first of the guests that hosts list and nobody asked for: server id, host, attempt."""
-    rows = await tx.fetch(LIST_UNKNOWN_GUESTS, limit)
-    return [(row["server_id"], row["host"], row["attempt"]) for row in rows]
-
-
 LIST_PUBLISHED_HOSTS = """-- compute.audit_hosts
 SELECT name FROM compute.host WHERE name > $1 AND published >= wanted ORDER BY name LIMIT $2"""
 

@@ -41,6 +41,17 @@ async def find_flavor(tx: Connection, ref: str, *, by_name: bool) -> Flavor | No
     return None if row is None else _flavor(row)
 
 
+FIND_FLAVOR_OF_SIZE = f"""-- compute.find_flavor_of_size
+SELECT {COLUMNS} FROM compute.flavor
+WHERE vcpus = $1 AND ram_mb = $2 AND disk_gb = $3 AND extra_specs = '{{}}' ORDER BY id LIMIT 1"""
+
+
+async def find_flavor_of_size(tx: Connection, *, vcpus: int, ram_mb: int, disk_gb: int) -> Flavor | None:
+    """Return the first flavor of exactly this size that asks for nothing else."""
+    row = await tx.fetchrow(FIND_FLAVOR_OF_SIZE, vcpus, ram_mb, disk_gb)
+    return None if row is None else _flavor(row)
+
+
 DELETE_FLAVOR = """-- compute.delete_flavor
 DELETE FROM compute.flavor WHERE id = $1 RETURNING id"""
 

@@ -1,7 +1,7 @@
 """Guest rows, and what agents' reports change of servers and work: SQL only."""
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -10,7 +10,7 @@ from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retr
 from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, VERSION_LISTS
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
-from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
+from roost.seams.agent import GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import Nic
 
@@ -305,31 +305,12 @@ async def restore_servers(tx: Connection, keys: Collection[GuestKey]) -> dict[st
     return {row["id"]: row["host"] for row in await tx.fetch(RESTORE_SERVERS, *columns_of(keys))}
 
 
-# In one statement, so that a list that changes nothing, as nearly all do, costs one.
-SET_UNKNOWN_GUESTS = """
--- compute.set_unknown_guests
-WITH listed AS (SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[]) AS l (server_id, host, attempt)),
-forgotten AS (
-    DELETE FROM compute.unknown_guest AS u
-    WHERE u.host = ANY($1::text[])
-        AND NOT EXISTS (SELECT FROM listed l WHERE l.server_id = u.server_id AND l.host = u.host))
-INSERT INTO compute.unknown_guest AS u (server_id, host, attempt) SELECT server_id, host, attempt FROM listed
-ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.attempt <> excluded.attempt
-"""
-
-
-async def set_unknown_guests(tx: Connection, unknown: Sequence[GuestAttempt], *, hosts: Collection[str]) -> None:
-    """Keep these as the guests that nobody asked for on the hosts."""
-    columns = [
-        [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]
-    ]  # fmt: skip
-    await tx.execute(SET_UNKNOWN_GUESTS, list(hosts), *columns)
-
-
+# What was unknown and was ordered to go holds its addresses until now.
 DELETE_GUESTS = """
 -- compute.delete_guests
-DELETE FROM compute.guest
-WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+WITH gone AS (SELECT * FROM unnest($1::uuid[], $2::text[]) AS g (server_id, host)),
+unknown AS (DELETE FROM compute.unknown_guest u USING gone WHERE u.server_id = gone.server_id AND u.host = gone.host)
+DELETE FROM compute.guest AS g USING gone WHERE g.server_id = gone.server_id AND g.host = gone.host
 """
 
 
@@ -458,20 +439,3 @@ async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
     """Make the servers' work due now: what it waited for has happened."""
     if server_ids:
         await tx.execute(RESUME_WORKS, list(server_ids))
-
-
-DESTROY_UNKNOWN = """
--- compute.destroy_unknown_guest
-WITH known AS (
-    DELETE FROM compute.unknown_guest WHERE server_id = $1 AND host = $2 RETURNING server_id, host, attempt)
-INSERT INTO compute.guest (server_id, host, attempt, desired, begun_at)
-SELECT server_id, host, attempt, 'absent', now() FROM known
-ON CONFLICT (server_id, host) DO UPDATE SET attempt = excluded.attempt, agent_id = NULL, reported = NULL
-RETURNING desired
-"""
-
-
-async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> str | None:
-    """Order the host to destroy a guest that nobody asked for; return what is desired then, None without one."""
-    desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
-    return desired

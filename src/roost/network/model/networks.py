@@ -219,7 +219,8 @@ class Agent(Struct, frozen=True, kw_only=True):
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    subnets: all of them. cell: of a flat network's.
+    subnets: all of them. cell: of a flat network's. reserved: subnet id -> how many addresses of its pools unknown
+    guests hold.
     """
 
     provider_uuid: str
@@ -227,6 +228,7 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
     physical_network: str | None
     subnets: tuple[Subnet, ...]
     cell: str | None = None
+    reserved: Mapping[str, int] = {}
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from roost.network.model.networks import AddressRange
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
 COMPUTE_OWNER = "compute:"
+HELD_OWNER = "roost:held"
+"""Of hidden ports alone it means that they hold what an unknown guest has: clients may write any owner."""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -40,7 +42,7 @@ class Port(Struct, frozen=True, kw_only=True):
     """A port with its addresses.
 
     made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it. nic_tag: on a
-    flat network the tag of the server's NIC, None elsewhere; clients never see such a port.
+    flat network the tag of the server's NIC, "" of an unknown guest, None elsewhere; clients see none but the last.
     """
 
     id: str
@@ -68,8 +70,13 @@ class Port(Struct, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> bool:
-        """Whether it is a server's on a flat network."""
+        """Whether no client sees it: a server's on a flat network, or an unknown guest's."""
         return self.nic_tag is not None
+
+    @property
+    def of_unknown_guest(self) -> bool:
+        """Whether it holds what a guest has that the records do not know; its addresses are claimed by nobody."""
+        return self.hidden and self.device_owner == HELD_OWNER
 
     @property
     def provider_uuid(self) -> str | None:
@@ -149,7 +156,7 @@ class PortChanges(Struct, frozen=True, kw_only=True):
 
 
 class PortFilter(Struct, frozen=True, kw_only=True):
-    """Which ports are wanted; None is any. hidden: those of flat networks too."""
+    """Which ports are wanted; None is any. hidden: those too that no client sees."""
 
     ids: tuple[str, ...] | None = None
     network_ids: tuple[str, ...] | None = None
@@ -213,11 +220,12 @@ class Reserved(Struct, frozen=True):
 
 
 class Holding(Struct, frozen=True):
-    """An address that a port holds, as the books have it."""
+    """An address that a port holds, as the books have it. of_unknown_guest: nobody claims it, in pools or not."""
 
     address: int
     in_pool: bool
     claimed: bool
+    of_unknown_guest: bool = False
 
 
 class StrayAddress(Struct, frozen=True):

@@ -6,7 +6,7 @@ All from what was read under the lock, or at a moment when nobody was at work; w
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from roost.network.model.networks import AddressRange, ProviderSource, Subnet
 from roost.network.model.ports import BuildPort, FreeChange, Holding, Port
@@ -100,7 +100,8 @@ def marked(item: Holding, subnet: Subnet) -> Holding:
     """
     pooled = holds(subnet.pools, item.address)
     in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
-    return Holding(item.address, in_pool, in_pool and inventory.claimed_by_ports(subnet))
+    claimed = in_pool and inventory.claimed_by_ports(subnet) and not item.of_unknown_guest
+    return replace(item, in_pool=in_pool, claimed=claimed)
 
 
 def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from roost.network.model.networks import Network, Segment, SubnetKind
 from roost.seams.placement import ADDRESS_CLASSES, FAMILY_WORDS
+from roost.seams.unknown_guests import held_sentence
 
 ROOMS_MAX = 32
 """Segments or subnets that a sentence lists one by one."""
@@ -27,8 +28,11 @@ def named(item: Network | Segment | SubnetKind) -> str:
     return f"{kind} {item.name} ({item.id})" if item.name else f"{kind} {item.id}"
 
 
-def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room]) -> str:
-    """No address is free on what is named; rooms: what the network has, the full ones among them."""
+def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, held: int = 0) -> str:
+    """No address is free on what is named; rooms: what the network has, the full ones among them.
+
+    held: how many addresses of the network unknown guests have.
+    """
     families = [name for name in ADDRESS_CLASSES if any(name in room.left for room in rooms)]
     out = [name for name in families if not any(room.left[name][0] for room in rooms if name in room.left)]
     which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} " if out else ""
@@ -39,7 +43,8 @@ def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room]) -> st
     if len(rooms) > ROOMS_MAX:
         shown.append(f"{len(rooms) - ROOMS_MAX} more")
     where = " or ".join(full if len(full) <= ROOMS_MAX else [*full[:ROOMS_MAX], f"{len(full) - ROOMS_MAX} more"])
-    return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}."
+    also = f" {held_sentence(held)}" if held else ""
+    return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}.{also}"
 
 
 def _told(room: Room, families: Sequence[str]) -> str:

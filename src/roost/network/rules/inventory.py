@@ -37,6 +37,15 @@ def totals(subnets: Iterable[Subnet]) -> dict[str, int]:
     return {name: min(total, TOTAL_MAX) for name, total in found.items() if total > 0}
 
 
+def reserved(source: ProviderSource) -> dict[str, int]:
+    """Return how many addresses of each resource class unknown guests hold: of subnets that `totals` counts."""
+    amounts = dict.fromkeys(ADDRESS_CLASSES, 0)
+    for subnet in source.subnets:
+        if counts(subnet) and not subnet.deleting:
+            amounts[uses.class_of(subnet.ip_version)] += source.reserved.get(subnet.id, 0)
+    return amounts
+
+
 def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
     """The resource classes of which a server's port claims one each on a provider with these subnets."""
     versions = {subnet.ip_version for subnet in subnets if counts(subnet) and not subnet.deleting}
@@ -46,15 +55,19 @@ def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
 def provider_state(source: ProviderSource) -> ProviderState | None:
     """The provider as it should be, whole; None when it has no addresses that count and should not exist.
 
-    max_unit is the total: two NICs of one server may share a segment. reserved is 0: what holds an address is a port.
+    max_unit is the total: two NICs of one server may share a segment. reserved is what unknown guests hold: it may be
+    more than is free, since the last unit may be promised to a build by then.
     """
-    by_class = totals(source.subnets)
+    by_class, reserved_by_class = totals(source.subnets), reserved(source)
     if not by_class:
         return None
     return ProviderState(
         uuid=source.provider_uuid,
         name=segments.provider_name(source),
-        inventories={name: Inventory(total=total, max_unit=total) for name, total in by_class.items()},
+        inventories={
+            name: Inventory(total=total, reserved=min(reserved_by_class[name], total), max_unit=total)
+            for name, total in by_class.items()
+        },
         traits=frozenset({SHARING}),
         placement_aggregates=frozenset({segments.host_aggregate(source).uuid}),
     )

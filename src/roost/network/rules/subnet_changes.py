@@ -7,6 +7,7 @@ claim already; when it ends, what leaves is gone. In between the ledger is told.
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.network.model.networks import AddressRange
 from roost.network.model.ports import Holding
@@ -48,9 +49,9 @@ def begin_change(
     changed = []
     for item in holdings:
         in_pool = item.in_pool or holds(gained, item.address)
-        claimed = item.claimed or (counts and holds(wanted, item.address))
+        claimed = item.claimed or (counts and not item.of_unknown_guest and holds(wanted, item.address))
         if (in_pool, claimed) != (item.in_pool, item.claimed):
-            changed.append(Holding(item.address, in_pool, claimed))
+            changed.append(replace(item, in_pool=in_pool, claimed=claimed))
     return ChangeBegun(
         leaving=subtract(pools, target),
         free=join([*free, *subtract(gained, taken_in)]),
@@ -69,9 +70,9 @@ def end_change(
     changed, unclaimed, wanted = [], [], join(pools)
     for item in held:
         in_pool = holds(wanted, item.address)
-        claimed = counts and in_pool
+        claimed = counts and in_pool and not item.of_unknown_guest
         if (in_pool, claimed) != (item.in_pool, item.claimed):
-            changed.append(Holding(item.address, in_pool, claimed))
+            changed.append(replace(item, in_pool=in_pool, claimed=claimed))
         if item.claimed and not claimed:
             unclaimed.append(item.address)
     return ChangeEnded(free=intersect(free, pools), held=tuple(changed), unclaimed=tuple(unclaimed))

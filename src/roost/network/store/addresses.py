@@ -7,9 +7,12 @@ that stay locks them first, by subnet and address.
 from collections.abc import Mapping, Sequence
 
 from roost.network.model.networks import AddressRange, SubnetKind
-from roost.network.model.ports import Address, FreeChange, Given
+from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
+
+OF_UNKNOWN_GUEST = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
+"""Of a row `p` of network.port: it holds what an unknown guest has. Clients may write any owner, but hide no port."""
 
 _ADDRESSES = """
 SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid

@@ -9,6 +9,7 @@ from roost.network.model.networks import AddressRange
 from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
+from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -116,10 +117,11 @@ CROSS JOIN LATERAL (SELECT EXISTS (
     SELECT FROM network.pool p
     WHERE p.subnet_id = s.id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
 ) AS pooled) l
-WHERE a.claimed <> (l.pooled AND w.counts)
+WHERE a.claimed <> (l.pooled AND w.counts
+        AND a.port_id NOT IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST}))
     OR a.in_pool <> (l.pooled AND (a.in_pool OR NOT {AUTOMATIC}))
 ORDER BY a.subnet_id
-"""  # noqa: S608 - a constant of this file
+"""  # noqa: S608 - constants of the store
 
 
 async def list_mismarked(tx: Connection, counting: Mapping[str, bool]) -> list[str]:

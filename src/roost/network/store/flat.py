@@ -21,7 +21,8 @@ async def list_of_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str
 
 LIST_HOLDERS = """
 -- network.list_flat_holders
-SELECT p.network_id, a.address, p.device_id FROM unnest($1::uuid[], $2::inet[]) AS w (network_id, address)
+SELECT p.network_id, a.address, coalesce(nullif(p.device_id, ''), p.made_for::text, '') AS server_id
+FROM unnest($1::uuid[], $2::inet[]) AS w (network_id, address)
 JOIN network.address a ON a.address = w.address
 JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
 """
@@ -30,4 +31,4 @@ JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
 async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Those of the (network id, address) that a server has -> that server."""
     rows = await tx.fetch(LIST_HOLDERS, [network for network, _ in named], [address for _, address in named])
-    return {(row["network_id"], row["address"]): row["device_id"] for row in rows}
+    return {(row["network_id"], row["address"]): row["server_id"] for row in rows}

@@ -8,6 +8,7 @@ from roost.network.model.networks import AddressRange, Subnet
 from roost.network.model.ports import Holding
 from roost.network.rules import addressing
 from roost.network.store import addresses
+from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
 UPDATE_SUBNET = """
@@ -83,16 +84,18 @@ async def set_free(
     await addresses.change_free(tx, addressing.difference({subnet_id: before}, {subnet_id: after}))
 
 
-LIST_HOLDINGS = """
+LIST_HOLDINGS = f"""
 -- network.list_subnet_holdings
-SELECT address, port_id, in_pool, claimed FROM network.address WHERE subnet_id = $1
-"""
+SELECT a.address, a.port_id, a.in_pool, a.claimed,
+    a.port_id IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST}) AS unknown
+FROM network.address a WHERE a.subnet_id = $1
+"""  # noqa: S608 - a constant of addresses.py
 
 
 async def list_holdings(tx: Connection, subnet_id: str) -> dict[Holding, str]:
     """What ports hold in the subnet, and which port each."""
     return {
-        Holding(addressing.parse(row["address"]), row["in_pool"], row["claimed"]): row["port_id"]
+        Holding(addressing.parse(row["address"]), row["in_pool"], row["claimed"], row["unknown"]): row["port_id"]
         for row in await tx.fetch(LIST_HOLDINGS, subnet_id)
     }
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from roost.network.model.networks import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
 from roost.network.rules import addressing
+from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
 LIST_SUBNETS = """
@@ -169,13 +170,38 @@ WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
 """
 
 
+LIST_RESERVED = f"""
+-- network.list_reserved
+SELECT s.provider_uuid, a.subnet_id, count(*) AS reserved
+FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN network.subnet s ON s.id = a.subnet_id
+WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
+    AND EXISTS (SELECT FROM network.pool o
+        WHERE o.subnet_id = s.id AND NOT o.leaving AND a.address BETWEEN o.first_address AND o.last_address)
+GROUP BY s.provider_uuid, a.subnet_id
+"""  # noqa: S608 - a constant of addresses.py
+
+
+async def list_reserved(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+    """Return provider UUID -> subnet id -> how many addresses of its pools unknown guests hold; others are left out."""
+    reserved: dict[str, dict[str, int]] = {}
+    for row in await tx.fetch(LIST_RESERVED, provider_uuids):
+        reserved.setdefault(row["provider_uuid"], {})[row["subnet_id"]] = row["reserved"]
+    return reserved
+
+
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
     """What stands behind these providers, or behind all; those with nothing behind them are left out."""
     rows = await tx.fetch(LIST_SOURCES, provider_uuids)
     subnets: dict[str, tuple[Subnet, ...]] = {}
     for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
         subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
-    return [ProviderSource(**row, subnets=subnets.get(row["provider_uuid"], ())) for row in rows]
+    reserved = await list_reserved(tx, provider_uuids)
+    return [
+        ProviderSource(
+            **row, subnets=subnets.get(row["provider_uuid"], ()), reserved=reserved.get(row["provider_uuid"], {})
+        )
+        for row in rows
+    ]
 
 
 LIST_PROVIDERS = """

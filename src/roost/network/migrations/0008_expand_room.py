@@ -5,8 +5,8 @@ A port is bound and settled after it is made, and its addresses with it. What li
 
 from alembic import op
 
-revision = "network_0007"
-down_revision = "network_0006"
+revision = "network_0008"
+down_revision = "network_0007"
 
 
 def upgrade() -> None:

@@ -1,0 +1,61 @@
+"""Where addresses of guests are that the records do not know, and the hidden ports that hold them."""
+
+from msgspec import Struct
+
+from roost.network.model.ports import Address
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """A subnet in which a listed address is, how hosts reach it, and who has the address there.
+
+    port_id: None where no port has it. server_id: whose that port is, "" where it is no server's. of_unknown_guest: the
+    port is hidden, and holds the address for a guest on its host.
+    """
+
+    address: str
+    subnet_id: str
+    network_id: str
+    provider_uuid: str
+    physical_network: str | None = None
+    cell: str | None = None
+    port_id: str | None = None
+    server_id: str = ""
+    host: str | None = None
+    of_unknown_guest: bool = False
+
+
+class HeldPort(Struct, frozen=True, kw_only=True):
+    """A hidden port as it should be: one for each NIC of a guest on each provider. addresses: (subnet id, address)."""
+
+    id: str
+    network_id: str
+    provider_uuid: str
+    server_id: str
+    host: str
+    mac_address: str
+    addresses: tuple[tuple[str, str], ...]
+
+
+class AdoptedPort(Struct, frozen=True, kw_only=True):
+    """A hidden port that becomes a server's. id: that it has from now on; nic_tag: on a flat network, its NIC's.
+
+    addresses: as they are to be, claimed by the port where they count.
+    """
+
+    hidden_id: str
+    id: str
+    made: bool
+    nic_tag: str | None
+    mac_address: str
+    addresses: tuple[Address, ...]
+
+
+class AdoptionPlan(Struct, frozen=True):
+    """What it takes that a guest's NICs are its server's ports. bound: those that are so, and are to be on the host.
+
+    refusal: why it cannot be, a sentence; "" if it can.
+    """
+
+    adopted: tuple[AdoptedPort, ...] = ()
+    bound: tuple[str, ...] = ()
+    refusal: str = ""

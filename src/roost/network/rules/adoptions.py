@@ -1,0 +1,101 @@
+"""Decides whether the NICs of an unknown guest can be its server's ports, and what is claimed for them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from roost.network.model.networks import ProviderSource, SubnetKind
+from roost.network.model.ports import Port
+from roost.network.model.unknown_guests import AdoptedPort, AdoptionPlan
+from roost.network.rules import inventory
+from roost.network.rules.holdings import claim_of
+from roost.network.rules.unknown_guests import canonical
+from roost.seams.placement import IPV4_ADDRESS, add_allocations
+from roost.seams.unknown_guests import AdoptedNic, Adoption
+
+
+def plan_adoption(
+    adoption: Adoption,
+    ports: Collection[Port],
+    subnets_by_id: Mapping[str, SubnetKind],
+    flat_networks: Collection[str] = frozenset(),
+) -> AdoptionPlan:
+    """Return which hidden ports become the server's, and which are; or why a NIC cannot be had.
+
+    ports: all that hold an address of the guest, all of its server's, and those with an id that a NIC names; locked.
+    """
+    own = {port.id: port for port in ports if port.device_id == adoption.server_id}
+    adopted, bound = [], []
+    for nic in adoption.nics:
+        addresses = {canonical(address) for address in nic.addresses}
+        there = [port for port in ports if addresses & {item.address for item in port.addresses}]
+        if nic.port_id in own and there in ([own[nic.port_id]], []):
+            if {item.address for item in own[nic.port_id].addresses} != addresses:
+                return _refused(nic, f"port {nic.port_id} of its server has other addresses")
+            bound.append(nic.port_id)
+            continue
+        hidden = [port for port in there if port.of_unknown_guest and port.made_for == adoption.server_id]
+        taken = [port for port in ports if port.id == nic.port_id]
+        if len(hidden) != 1 or len(there) != 1:
+            return _refused(nic, "no single port holds its addresses")
+        (port,) = hidden
+        if (port.host, port.network_id) != (adoption.host, nic.network_id):
+            return _refused(nic, f"they are held on another host, or of another network than {nic.network_id}")
+        if taken:
+            return _refused(nic, f"there is another port {nic.port_id}")
+        if port.mac_address != nic.mac_address:
+            return _refused(nic, f"its MAC address {nic.mac_address} is another port's")
+        is_flat = nic.network_id in flat_networks
+        adopted.append(
+            AdoptedPort(
+                hidden_id=port.id,
+                id=nic.port_id,
+                made=nic.made_by_roost,
+                nic_tag=nic.tag if is_flat else None,
+                mac_address=nic.mac_address,
+                addresses=tuple(
+                    replace(
+                        item,
+                        port_id=nic.port_id,
+                        claimed=item.in_pool and inventory.claimed_by_ports(subnets_by_id[item.subnet_id]),
+                    )
+                    for item in port.addresses
+                ),
+            )
+        )
+    if extra := sorted(own.keys() - set(bound)):
+        return AdoptionPlan(refusal=f"port {', '.join(extra)} of its server is none of the guest's NICs")
+    return AdoptionPlan(tuple(adopted), tuple(bound))
+
+
+def claims_of(
+    plan: AdoptionPlan, pool_ids: Collection[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
+    """Return what the server itself claims of pools of flat networks, and what each adopted port claims, by its id."""
+    flat: dict[str, dict[str, int]] = {}
+    by_port = {}
+    for port in plan.adopted:
+        for item in port.addresses:
+            if item.provider_uuid in pool_ids and item.in_pool:
+                flat = add_allocations(flat, {item.provider_uuid: {IPV4_ADDRESS: 1}})
+        if claim := claim_of(port.addresses):
+            by_port[port.id] = claim
+    return flat, by_port
+
+
+def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:
+    """Return the provider as it is once these ports hold their addresses as any do."""
+    counts = dict(source.reserved)
+    for port in adopted:
+        for item in port.addresses:
+            if item.in_pool and counts.get(item.subnet_id):
+                counts[item.subnet_id] -= 1
+    return replace(source, reserved=counts)
+
+
+def _refused(nic: AdoptedNic, why: str) -> AdoptionPlan:
+    return AdoptionPlan(refusal=f"NIC {nic.tag} with {_shown(nic.addresses)}: {why}")
+
+
+def _shown(addresses: Sequence[str]) -> str:
+    return " and ".join(addresses) or "no address"

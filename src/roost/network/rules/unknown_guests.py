@@ -1,0 +1,142 @@
+"""Decides what hidden ports hold for guests that the records do not know, and what another port has already.
+
+Such a guest runs, whatever the records say: nobody else may be given its addresses. No port is taken an address, and
+nothing is claimed: a claim could be refused.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from roost.network.errors import InvalidInput
+from roost.network.model.networks import Host
+from roost.network.model.ports import Port
+from roost.network.model.unknown_guests import HeldPort, Place
+from roost.network.rules import addressing, segments
+from roost.seams import unknown_guests as seam
+
+
+class HostPlan(Struct, frozen=True):
+    """The hidden ports that a host's unknown guests should have, and what is to be said of each guest."""
+
+    ports: tuple[HeldPort, ...]
+    answers: tuple[seam.HeldAddresses, ...]
+
+
+def plan_host(
+    guests: Sequence[seam.UnknownGuest], host: Host | None, places_by_address: Mapping[str, Sequence[Place]]
+) -> HostPlan:
+    """Return what holds the addresses of all unknown guests of one host, in order: the first has a common one.
+
+    host: None where nobody has declared it, so that it reaches nothing. places_by_address: as `canonical` writes it.
+    """
+    ports: dict[str, HeldPort] = {}
+    ports_by_place: dict[tuple[str, str], HeldPort] = {}
+    answers = []
+    for guest in guests:
+        kept, free, unknown = list[str](), list[str](), list[str]()
+        taken: list[seam.AddressHolder] = []
+        for nic in guest.nics:
+            for address in nic.addresses:
+                places = _reached(nic, host, places_by_address.get(canonical(address), ()))
+                if not places:
+                    unknown.append(address)
+                for place in places:
+                    holder = _find_holder(guest, place, ports_by_place.get((place.subnet_id, place.address)))
+                    if holder is not None:
+                        taken.append(holder)
+                        continue
+                    (free if place.port_id is None else kept).append(place.address)
+                    if place.port_id is None or place.of_unknown_guest:
+                        port = _with_place(ports, guest, nic, place)
+                        ports[port.id] = ports_by_place[place.subnet_id, place.address] = port
+        answers.append(
+            seam.HeldAddresses(
+                server_id=guest.server_id,
+                host=guest.host,
+                addresses_held=tuple(dict.fromkeys(kept)),
+                free=tuple(dict.fromkeys(free)),
+                used=tuple(taken),
+                unknown=tuple(unknown),
+            )
+        )
+    return HostPlan(tuple(ports.values()), tuple(answers))
+
+
+def after_hold(answer: seam.HeldAddresses) -> seam.HeldAddresses:
+    """Return the answer once the hidden ports are as planned."""
+    return replace(answer, addresses_held=(*answer.addresses_held, *answer.free), free=())
+
+
+def canonical(address: str) -> str:
+    """Return the address as it is kept; one that is none as it is."""
+    try:
+        return addressing.show(addressing.parse(address))
+    except InvalidInput:
+        return address
+
+
+def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, str]]:
+    """Return all that the guests list as (network id, address); what is no address is left out."""
+    pairs: set[tuple[str | None, str]] = set()
+    for guest in guests:
+        for nic in guest.nics:
+            for address in nic.addresses:
+                try:
+                    pairs.add((nic.network_id, addressing.show(addressing.parse(address))))
+                except InvalidInput:
+                    continue
+    return sorted(pairs, key=lambda pair: (pair[0] or "", pair[1]))
+
+
+def is_held(port: Port, wanted: HeldPort) -> bool:
+    """Return whether the hidden port holds exactly what it should."""
+    return {(item.subnet_id, item.address) for item in port.addresses} == set(wanted.addresses)
+
+
+def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) -> list[Place]:
+    """Return the places that are of the NIC's network, where it says one, and that its host reaches."""
+    return [
+        place
+        for place in places
+        if host is not None
+        and nic.network_id in (None, place.network_id)
+        and segments.reaches(host, place.physical_network)
+        and segments.is_in_cell(host, place.cell)
+    ]
+
+
+def _find_holder(guest: seam.UnknownGuest, place: Place, planned: HeldPort | None) -> seam.AddressHolder | None:
+    """Return who else has the address: not the guest's own server, nor what holds it for this guest already."""
+    if planned is not None:
+        if planned.server_id == guest.server_id:
+            return None
+        return seam.AddressHolder(
+            address=place.address, port_id=planned.id, server_id=planned.server_id, host=planned.host
+        )
+    mine = place.server_id == guest.server_id and (not place.of_unknown_guest or place.host == guest.host)
+    # What another guest of this host held, and does not list any more, is free in the same transaction.
+    if place.port_id is None or mine or (place.of_unknown_guest and place.host == guest.host):
+        return None
+    return seam.AddressHolder(
+        address=place.address, port_id=place.port_id, server_id=place.server_id, host=place.host or ""
+    )
+
+
+def _with_place(ports: Mapping[str, HeldPort], guest: seam.UnknownGuest, nic: seam.ListedNic, place: Place) -> HeldPort:
+    """Return the hidden port of the guest's NIC on the provider of the place, with the address there."""
+    name = f"{guest.host} {place.network_id} {place.provider_uuid} {nic.mac_address}"
+    port_id = str(uuid.uuid5(uuid.UUID(guest.server_id), name))
+    known = ports.get(port_id)
+    addresses = known.addresses if known else ()
+    return HeldPort(
+        id=port_id,
+        network_id=place.network_id,
+        provider_uuid=place.provider_uuid,
+        server_id=guest.server_id,
+        host=guest.host,
+        mac_address=nic.mac_address,
+        addresses=tuple(dict.fromkeys((*addresses, (place.subnet_id, place.address)))),
+    )

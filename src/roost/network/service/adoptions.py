@@ -1,0 +1,139 @@
+"""The ports of a guest that nobody knew and that becomes a server's: claimed with the server, then the server's.
+
+What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Until then
+intents say that claims are on their way of ports that do not exist yet.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from roost.network.model.networks import ProviderSource
+from roost.network.model.ports import COMPUTE_OWNER, VIF_TYPE_BOUND
+from roost.network.model.unknown_guests import AdoptionPlan
+from roost.network.rules import inventory
+from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
+from roost.network.service import Networks, unknown_guests
+from roost.network.service.notifications import telling
+from roost.network.store import addresses, claims, ports, subnets
+from roost.network.store import adoptions as store
+from roost.network.store import networks as network_rows
+from roost.network.store import publications as publication_rows
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.seams.placement import (
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerState,
+    ConsumerType,
+    Refused,
+    Rule,
+    Shortfall,
+    add_allocations,
+)
+from roost.seams.unknown_guests import Adoption, ListedNic, UnknownGuest
+
+
+async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
+    """See GuestPortClient.adopt_ports."""
+    nics = tuple(
+        ListedNic(mac_address=nic.mac_address, addresses=nic.addresses, network_id=nic.network_id)
+        for nic in adoption.nics
+    )
+    guest = UnknownGuest(server_id=adoption.server_id, host=adoption.host, nics=nics)
+    (answer,) = await unknown_guests.list_held_addresses(networks, [guest])
+    if lacking := [*answer.free, *answer.unknown, *(f"{item.address} ({item.words})" for item in answer.used)]:
+        return f"not held for it: {', '.join(lacking)}"
+    async with networks.database.transaction() as tx:
+        plan, sources = await _plan(tx, adoption)
+        if plan.refusal:
+            return plan.refusal
+        new_ids = [port.id for port in plan.adopted]
+        await claims.delete_intents(tx, new_ids)  # of an adoption that was cut off
+        await claims.insert_intents(tx, new_ids, networks.settings.intent_s)
+        await publication_rows.want(tx, [source.provider_uuid for source in sources])
+    crash_point("adopt.before-claim")
+    refused = await _claim(networks, adoption, plan, sources)
+    crash_point("adopt.after-claim")
+    if refused is not None:
+        async with networks.database.transaction() as tx:
+            await claims.delete_intents(tx, new_ids)
+        return refused
+    async with networks.database.transaction() as tx:
+        now, _ = await _plan(tx, adoption)
+        if now != plan:
+            return "its ports changed meanwhile: repeat it"
+        async with telling(networks, tx, [*new_ids, *plan.bound]):
+            owner = f"{COMPUTE_OWNER}{adoption.availability_zone}"
+            await store.adopt(
+                tx, plan.adopted, project_id=adoption.project_id, server_id=adoption.server_id, device_owner=owner
+            )
+            await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
+        await claims.delete_intents(tx, new_ids)
+        await publication_rows.want(tx, [source.provider_uuid for source in sources])
+    crash_point("adopt.after-ports")
+    await unknown_guests.publish_now(networks, [source.provider_uuid for source in sources])
+    return None
+
+
+async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[ProviderSource]]:
+    """Lock the ports, then the subnets of their addresses; return what is to be done, and the providers of it."""
+    ids = await store.list_port_ids(tx, adoption.server_id, adoption.host, [nic.port_id for nic in adoption.nics])
+    locked = await ports.lock_ports(tx, ids)
+    subnet_ids = sorted({item.subnet_id for port in locked.values() for item in port.addresses})
+    await addresses.lock_subnets(tx, subnet_ids)
+    known = {subnet.id: subnet for subnet in await subnets.list_subnets(tx, subnet_ids)}
+    networks_known = await network_rows.list_networks(tx, sorted({nic.network_id for nic in adoption.nics}))
+    plan = plan_adoption(adoption, locked.values(), known, {item.id for item in networks_known if item.flat})
+    provider_uuids = sorted({item.provider_uuid for port in plan.adopted for item in port.addresses})
+    return plan, await subnets.list_sources(tx, provider_uuids) if provider_uuids else []
+
+
+async def _claim(
+    networks: Networks, adoption: Adoption, plan: AdoptionPlan, sources: Sequence[ProviderSource]
+) -> str | None:
+    """Claim for the server and its ports in one step with what the inventories are then; return why it cannot be."""
+    pools = [source.provider_uuid for source in sources if source.cell is not None]
+    flat, by_port = claims_of(plan, pools)
+    consumers = await networks.placement.get_consumers([adoption.server_id, *by_port])
+    own = replace(adoption.claim, allocations=add_allocations(adoption.claim.allocations, flat))
+    group = [
+        _with_generation(own, consumers),
+        *(_with_generation(_port_claim(adoption, port_id, claim), consumers) for port_id, claim in by_port.items()),
+    ]
+    states = [inventory.provider_state(without_reserved(source, plan.adopted)) for source in sources]
+    there = [state for state in states if state is not None]
+    if there:
+        answer = await networks.placement.reshape(there, group)
+    else:
+        (answer,) = await networks.placement.claim([ClaimGroup(tuple(group))])
+    return None if isinstance(answer, Claimed) else _words(answer)
+
+
+def _port_claim(adoption: Adoption, port_id: str, claim: dict[str, dict[str, int]]) -> ConsumerClaim:
+    return ConsumerClaim(
+        consumer_uuid=port_id,
+        generation=None,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=adoption.project_id,
+        user_id=adoption.project_id,
+        allocations=claim,
+    )
+
+
+def _with_generation(claim: ConsumerClaim, consumers: dict[str, ConsumerState]) -> ConsumerClaim:
+    known = consumers.get(claim.consumer_uuid)
+    return replace(claim, generation=None if known is None else known.generation)
+
+
+def _words(refused: Refused) -> str:
+    """Return why the ledger refuses the claim."""
+    return "the ledger refuses the claim: " + "; ".join(dict.fromkeys(map(_word, refused.shortfalls)))
+
+
+def _word(shortfall: Shortfall) -> str:
+    if shortfall.rule is Rule.CONSUMER_GENERATION:
+        return "somebody else claims for it: repeat it"
+    what = f"{shortfall.requested} {shortfall.resource_class} of {shortfall.provider_uuid}"
+    return f"{what}, of which {max(shortfall.free, 0)} are free ({shortfall.rule.value})"

@@ -1,0 +1,188 @@
+"""Hidden ports for guests that the records do not know, so that nobody is given their addresses.
+
+Compute says all that a host has; what is so already costs reads only. The inventories follow: `rules/inventory.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from roost.network.errors import PortChanged
+from roost.network.model.ports import Port, PortFilter
+from roost.network.model.unknown_guests import HeldPort
+from roost.network.rules import uses
+from roost.network.rules.addressing import Demand, parse
+from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
+from roost.network.service import Networks, assignments, publications
+from roost.network.service.macs import new_mac
+from roost.network.store import addresses, ports, subnets
+from roost.network.store import networks as network_rows
+from roost.network.store import publications as publication_rows
+from roost.network.store import unknown_guests as store
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.platform.errors import RoostError
+from roost.seams import unknown_guests as seam
+
+HOSTS_MAX = 100
+"""Hosts that are read together; each is written by itself."""
+MAC_ROUNDS_MAX = 8
+
+GuestsByHost = Mapping[str, Sequence[seam.UnknownGuest]]
+
+log = structlog.get_logger()
+
+
+async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as_of: float) -> list[seam.HeldAddresses]:
+    """See GuestPortClient.hold_addresses."""
+    answers: list[seam.HeldAddresses] = []
+    changed: set[str] = set()
+    names = sorted(guests_by_host)
+    for start in range(0, len(names), HOSTS_MAX):
+        batch = {name: guests_by_host[name] for name in names[start : start + HOSTS_MAX]}
+        async with networks.database.transaction(snapshot=True) as tx:
+            plans = await _plan(tx, batch)
+            ids = await store.list_port_ids(tx, list(batch))
+            known = await _read_ports(tx, ids)
+        for name, plan in plans.items():
+            if _is_so(plan, known.get(name, {})):
+                answers += map(after_hold, plan.answers)
+                continue
+            async with networks.database.transaction() as tx:
+                answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
+            crash_point("held.after-hold")
+    await publish_now(networks, sorted(changed))
+    return answers
+
+
+async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownGuest]) -> list[seam.HeldAddresses]:
+    """See GuestPortClient.list_held_addresses."""
+    by_host: dict[str, list[seam.UnknownGuest]] = {}
+    for guest in guests:
+        by_host.setdefault(guest.host, []).append(guest)
+    async with networks.database.transaction(snapshot=True) as tx:
+        return [answer for plan in (await _plan(tx, by_host)).values() for answer in plan.answers]
+
+
+async def list_holding_hosts(networks: Networks) -> set[str]:
+    """See GuestPortClient.list_holding_hosts."""
+    async with networks.database.connection() as connection:
+        return await store.list_hosts(connection)
+
+
+async def count_held_addresses(networks: Networks, network_ids: Sequence[str]) -> dict[str, int]:
+    """See GuestPortClient.count_held_addresses."""
+    async with networks.database.connection() as connection:
+        return await store.count_held(connection, network_ids)
+
+
+async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostPlan]:
+    hosts = {host.name: host for host in await network_rows.list_hosts(tx, sorted(guests_by_host))}
+    pairs = list_pairs(guest for guests in guests_by_host.values() for guest in guests)
+    places = await store.list_places(tx, pairs) if pairs else {}
+    return {name: plan_host(guests, hosts.get(name), places) for name, guests in guests_by_host.items()}
+
+
+async def _read_ports(tx: Connection, ids_by_host: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Port]]:
+    ids = tuple(port_id for ids in ids_by_host.values() for port_id in ids)
+    known = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=ids, hidden=True))} if ids else {}
+    return {name: {port_id: known[port_id] for port_id in ids} for name, ids in ids_by_host.items()}
+
+
+def _is_so(plan: HostPlan, known: Mapping[str, Port]) -> bool:
+    wanted = {port.id: port for port in plan.ports}
+    return wanted.keys() == known.keys() and all(is_held(known[port_id], port) for port_id, port in wanted.items())
+
+
+async def _set_host(
+    networks: Networks,
+    tx: Connection,
+    host: str,
+    guests: Sequence[seam.UnknownGuest],
+    *,
+    as_of: float,
+    changed: set[str],
+) -> tuple[seam.HeldAddresses, ...]:
+    """Make the host's hidden ports what its guests have. changed: takes the providers that the ledger must be told of.
+
+    The locks are those of all: ports by id, then subnets by id.
+    """
+    if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
+        return (await _plan(tx, {host: guests}))[host].answers
+    known = await ports.lock_ports(tx, (await store.list_port_ids(tx, [host])).get(host, []))
+    places = await store.list_places(tx, list_pairs(guests))
+    held = {item.subnet_id for port in known.values() for item in port.addresses}
+    locked = await addresses.lock_subnets(tx, sorted(held | {p.subnet_id for some in places.values() for p in some}))
+    plan = (await _plan(tx, {host: guests}))[host]
+    wanted = {port.id: port for port in plan.ports}
+    dropped = [
+        item
+        for port in known.values()
+        for item in port.addresses
+        if port.id not in wanted or (item.subnet_id, item.address) not in wanted[port.id].addresses
+    ]
+    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in dropped])
+    await ports.delete(tx, sorted(known.keys() - wanted.keys()))
+    await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
+    has = {(item.subnet_id, item.address) for port in known.values() for item in port.addresses} - {
+        (item.subnet_id, item.address) for item in dropped
+    }
+    missing = [
+        (port, subnet_id, address)
+        for port in plan.ports
+        for subnet_id, address in port.addresses
+        if (subnet_id, address) not in has and subnet_id in locked
+    ]
+    await _take(networks, tx, missing)
+    providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
+    await publication_rows.want(tx, sorted(providers))
+    changed |= providers
+    return tuple(map(after_hold, plan.answers))
+
+
+async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:
+    """Make the ports with the MAC addresses that the guests list; with others where a port has those already."""
+    waiting, macs = list(new), [port.mac_address for port in new]
+    for _ in range(MAC_ROUNDS_MAX):
+        made = await store.insert_ports(tx, waiting, macs) if waiting else set()
+        waiting = [port for port in waiting if port.id not in made]
+        if not waiting:
+            return
+        macs = [new_mac(networks.env.random) for _ in waiting]
+    raise PortChanged("No free MAC address was found: repeat the request.")
+
+
+async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[HeldPort, str, str]]) -> None:
+    """Give the ports these addresses, of (port, subnet id, address): nobody has them, and the subnets are locked."""
+    named = [(subnet_id, parse(address)) for _, subnet_id, address in missing]
+    if not named:
+        return
+    automatic = {
+        subnet.id
+        for subnet in await subnets.list_subnets(tx, sorted({subnet_id for subnet_id, _ in named}))
+        if uses.is_automatic(subnet)
+    }
+    pooled = {pair for pair in await addresses.list_pooled(tx, named) if pair[0] not in automatic}
+    demands = [
+        Demand(port.id, (subnet_id,), address, (subnet_id, address) in pooled, claimed=False)
+        for (port, _, _), (subnet_id, address) in zip(missing, named, strict=True)
+    ]
+    given, change = await assignments.hand_out(networks, tx, demands)
+    written = [item for item in given if item is not None]
+    assert len(written) == len(demands), "an address of a pool that no port has is free"
+    inserted = await addresses.insert(tx, written, [None] * len(written))
+    assert inserted, "no port has them, and the subnets are locked"
+    await addresses.change_free(tx, change)
+
+
+async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
+    """Tell the ledger of what is reserved now; if it cannot be had, the reconciler does it later."""
+    if not provider_uuids:
+        return
+    try:
+        await publications.publish_due(networks, provider_uuids)
+    except (RoostError, TimeoutError) as error:
+        log.warning(
+            "publishing held addresses failed; the reconciler retries", reason=str(error), providers=len(provider_uuids)
+        )

@@ -1,0 +1,120 @@
+"""Hidden ports that hold what guests have that the records do not know: SQL only."""
+# ruff: noqa: S608 - what is put into a statement are constants of the store.
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
+from roost.network.model.unknown_guests import HeldPort, Place
+from roost.network.store.addresses import OF_UNKNOWN_GUEST
+from roost.platform.database import Connection
+
+LIST_PLACES = f"""
+-- network.list_listed_places
+WITH listed AS (SELECT network_id, address FROM unnest($1::uuid[], $2::inet[]) AS l (network_id, address)),
+places AS (
+    SELECT l.address, s.id FROM listed l
+    JOIN network.subnet s ON s.network_id = l.network_id AND l.address <<= s.cidr
+    UNION
+    SELECT l.address, s.id FROM listed l JOIN network.subnet s ON l.address <<= s.cidr WHERE l.network_id IS NULL
+)
+SELECT l.address, s.id AS subnet_id, s.network_id, s.provider_uuid, s.cell,
+    coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END) AS physical_network,
+    p.id AS port_id, coalesce(nullif(p.device_id, ''), p.made_for::text, '') AS server_id, p.host,
+    coalesce({OF_UNKNOWN_GUEST}, false) AS of_unknown_guest
+FROM places l
+JOIN network.subnet s ON s.id = l.id
+JOIN network.network n ON n.id = s.network_id
+LEFT JOIN network.segment g ON g.id = s.segment_id
+LEFT JOIN network.address a ON a.subnet_id = s.id AND a.address = l.address
+LEFT JOIN network.port p ON p.id = a.port_id
+ORDER BY l.address, s.id
+"""
+
+
+async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
+    """Return address -> where it is, of (network id, address); network id None: in any network."""
+    places: dict[str, list[Place]] = {}
+    rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
+    for row in rows:
+        places.setdefault(row["address"], []).append(Place(**row))
+    return places
+
+
+LIST_PORTS_OF_HOSTS = f"""
+-- network.list_held_ports
+SELECT p.host, p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
+"""
+
+
+async def list_port_ids(tx: Connection, hosts: Sequence[str]) -> dict[str, list[str]]:
+    """Return host -> the hidden ports of its unknown guests."""
+    ids: dict[str, list[str]] = {}
+    for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
+        ids.setdefault(row["host"], []).append(row["id"])
+    return ids
+
+
+LIST_HOSTS = f"""
+-- network.list_holding_hosts
+SELECT DISTINCT p.host FROM network.port p WHERE {OF_UNKNOWN_GUEST}
+"""
+
+
+async def list_hosts(tx: Connection) -> set[str]:
+    """Return the hosts whose unknown guests hold addresses."""
+    return {row["host"] for row in await tx.fetch(LIST_HOSTS)}
+
+
+LOCK_HOST = """
+-- network.lock_guests_host
+SELECT guests_as_of FROM network.host WHERE name = $1 FOR NO KEY UPDATE
+"""
+SET_AS_OF = """
+-- network.set_guests_as_of
+UPDATE network.host SET guests_as_of = $2 WHERE name = $1
+"""
+
+
+async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
+    """Lock the host, and return whether nothing later is known of its unknown guests; of an unknown host nothing is."""
+    known: datetime | None = await tx.fetchval(LOCK_HOST, host)
+    if known is not None and known > as_of:
+        return False
+    await tx.execute(SET_AS_OF, host, as_of)
+    return True
+
+
+INSERT_PORTS = """
+-- network.insert_held_ports
+INSERT INTO network.port
+    (id, network_id, project_id, mac_address, device_owner, ip_allocation, host, vif_type, made_for, nic_tag)
+SELECT id, network_id, '', mac_address, $6, 'none', host, $7, made_for, ''
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[])
+    AS p (id, network_id, mac_address, host, made_for)
+ORDER BY id
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+
+async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
+    """Make hidden ports, without addresses yet; return the ids of those made: a MAC address may be taken."""
+    columns = [
+        [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
+        [port.server_id for port in new],
+    ]  # fmt: skip
+    return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
+
+
+COUNT_HELD = f"""
+-- network.count_held_by_unknown_guests
+SELECT s.network_id, count(*) AS amount
+FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN network.subnet s ON s.id = a.subnet_id
+WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND s.network_id = ANY($1::uuid[]) GROUP BY s.network_id
+"""
+
+
+async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, int]:
+    """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out."""
+    return {row["network_id"]: row["amount"] for row in await tx.fetch(COUNT_HELD, network_ids)}
