@@ -23,8 +23,9 @@ from tests.agent.cloud import (
 from tests.ports import free_port
 
 from roost.agent import agent as module
-from roost.agent.agent import fleet, run
+from roost.agent.agent import run
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
+from roost.agent.identity import fleet
 from roost.agent.predecessor import ServedElsewhere
 from roost.compute.service import Compute
 from roost.platform.database import Database
@@ -37,7 +38,8 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from roost.agent import agent as module
-from roost.agent.agent import fleet, run
+from roost.agent.agent import run
+from roost.agent.identity import fleet
 from roost.seams.agent import HostReport
 from roost.agent.drivers.fake import FakeDriver
 asyncio.run(run(api_url=sys.argv[1], hosts=None, driver=FakeDriver(Path(sys.argv[2]))))

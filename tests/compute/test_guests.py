@@ -10,14 +10,14 @@ from tests.blocked import until_blocked
 from tests.compute.reporting import report
 
 from roost.compute.model.work import Failure, Guest, Stage, WorkState
-from roost.compute.rules.guests import ReportOutcome, decide_reports, lost_guest_sentence
+from roost.compute.rules.guests import ReportOutcome, decide_reports, lost_guest_sentence, refuse_for_now
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import Polls
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
-from roost.seams.agent import GuestOrder, GuestReport, OrderId
+from roost.seams.agent import GuestOrder, GuestReport, OrderId, Refusal
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
@@ -280,3 +280,9 @@ async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(co
 
 def test_a_fault_names_the_host_that_lost_its_guest() -> None:
     assert lost_guest_sentence("h1") == "its guest is gone from host h1"
+
+
+def test_a_report_that_is_refused_for_now_is_made_again() -> None:
+    answer = refuse_for_now(say("running"))
+    assert (answer.server_id, answer.host, answer.accepted, answer.refusal) == (SERVER, "h1", False, Refusal.NO_LEASE)
+    assert "went back in time" in answer.reason

@@ -150,6 +150,7 @@ async def test_a_known_server_whose_guest_is_lost_takes_the_attempt_and_the_host
     )  # fmt: skip
     guest = replace(guest, nics=(replace(guest.nics[0], mac_address=port.mac_address),))
     here = listed(network, server_id=server_id, attempt=1)
+    await world.hear("h1", "h2")
     await send(world, here, guest)
     await refuse(world, "its server runs on h1: delete the server, or destroy one of the two", server_id, "h2")
     await compare_guests(world.compute, GuestsBody(agent=AGENT, guests=(guest,), as_of=2e9))

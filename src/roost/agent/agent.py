@@ -132,11 +132,6 @@ async def run(
         await driver.close()
 
 
-def fleet(count: int, *, like: HostReport) -> list[HostReport]:
-    """Return `count` hosts named fleet-0001 and on, each with what `like` has."""
-    return [replace(like, name=f"fleet-{number:04d}") for number in range(1, count + 1)]
-
-
 class Agent:
     """Orders being worked on, and reports that are not answered yet."""
 

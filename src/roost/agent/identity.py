@@ -8,9 +8,11 @@ import socket
 import uuid
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from roost.agent.drivers import Driver
 from roost.platform.errors import RoostError
-from roost.seams.agent import AgentIdentity
+from roost.seams.agent import AgentIdentity, HostReport
 
 HOSTS_NAMED_MAX = 3
 
@@ -41,3 +43,8 @@ def check_guests(driver: Driver, hosts: Collection[str]) -> None:
             f"this agent's state has guests of {', '.join(others[:HOSTS_NAMED_MAX])}{more}, which it is not to serve: "
             "name the old host too, move its servers, then drop it"
         )
+
+
+def fleet(count: int, *, like: HostReport) -> list[HostReport]:
+    """Return `count` hosts named fleet-0001 and on, each with what `like` has."""
+    return [replace(like, name=f"fleet-{number:04d}") for number in range(1, count + 1)]

@@ -74,7 +74,7 @@ def is_loopback(host: str) -> bool:
 
 def read_agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
     """Return the hosts of --host or --fleet, each with what `like` has; None for every declared one."""
-    from roost.agent.agent import fleet as make_fleet
+    from roost.agent.identity import fleet as make_fleet
     from roost.compute.rules.host_names import find_bad_host_name
 
     if (names is None) == (fleet is None):
