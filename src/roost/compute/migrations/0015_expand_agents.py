@@ -38,12 +38,13 @@ INSERT INTO compute.declared_hosts (changes) VALUES (1);
 CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
 CREATE INDEX host_silent ON compute.host (name) WHERE silent;
 CREATE INDEX guest_agent ON compute.guest (agent_id, host);
--- The release before hears agents on the rows of their hosts: as long as it may be there, so does this one.
-CREATE FUNCTION compute.keep_no_digest() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN NEW.hosts_digest := NULL; RETURN NEW; END
+-- The release before hears agents on the rows of their hosts, and its agents bring no secret, also where they are put
+-- back: as long as they may be there, all are heard so, and nobody's secret is kept.
+CREATE FUNCTION compute.keep_as_before() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN NEW.hosts_digest := NULL; NEW.secret_sha256 := NULL; RETURN NEW; END
 $$;
-CREATE TRIGGER agent_without_digest BEFORE INSERT OR UPDATE OF hosts_digest ON compute.agent FOR EACH ROW
-    WHEN (NEW.hosts_digest IS NOT NULL) EXECUTE FUNCTION compute.keep_no_digest();
+CREATE TRIGGER agent_of_before BEFORE INSERT OR UPDATE OF hosts_digest, secret_sha256 ON compute.agent FOR EACH ROW
+    WHEN (NEW.hosts_digest IS NOT NULL OR NEW.secret_sha256 IS NOT NULL) EXECUTE FUNCTION compute.keep_as_before();
 """
 NOTE_HOSTS = """
 CREATE FUNCTION compute.note_hosts() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
-"""Agents are heard on their own rows, which the release before does not read. Before: on those of their hosts."""
+"""Agents are heard on their own rows, and prove who they are. Before: on those of their hosts, and without a secret."""
 
 from alembic import op
 
@@ -8,12 +8,12 @@ revision = "compute_0021"
 down_revision = None
 
 SQL = """
-DROP TRIGGER agent_without_digest ON compute.agent;
-DROP FUNCTION compute.keep_no_digest();
+DROP TRIGGER agent_of_before ON compute.agent;
+DROP FUNCTION compute.keep_as_before();
 """
 
 
 def upgrade() -> None:
-    """An agent that holds all its hosts is heard on its own row from its next poll on."""
+    """An agent that holds all its hosts is heard on its own row from its next poll on, which also stores its secret."""
     for statement in statements(SQL):
         op.execute(statement)
