@@ -63,7 +63,7 @@ def assert_each_is_alone(made: Cluster, before: set[tuple[str, str]]) -> None:
     assert before <= present.keys()
     assert len({server_id for server_id, _ in present}) == len(present)
     addresses = [address for line in present.values() for address in line.addresses]
-    assert len(addresses) == len(present)
+    assert len(set(addresses)) == len(addresses) == len(present)
 
 
 def count_launches(made: Cluster, keys: set[tuple[str, str]]) -> int:

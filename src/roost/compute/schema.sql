@@ -126,6 +126,28 @@ CREATE TRIGGER host_deleted AFTER DELETE ON compute.host REFERENCING OLD TABLE A
 CREATE TRIGGER host_inserted AFTER INSERT ON compute.host REFERENCING NEW TABLE AS present
     FOR EACH STATEMENT EXECUTE FUNCTION compute.note_hosts();
 
+-- Makes the codes of marks, which prove that the records went back in time.
+CREATE TABLE compute.mark_key (key bytea NOT NULL);
+-- Which database the records were in: its timeline and its number in the cluster.
+CREATE TABLE compute.database_seen (fingerprint text NOT NULL);
+-- Times in which the records went back, or may have, and followed what the hosts said.
+CREATE TABLE compute.recovery (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    noticed_at timestamptz NOT NULL DEFAULT now(),
+    -- Whose mark proved it; null where only the database is another one.
+    agent_id uuid,
+    agent_label text NOT NULL DEFAULT '',
+    -- What proved it, and the agent's own mark in the records.
+    mark_told bigint,
+    mark_known bigint,
+    -- Attempts that are drawn since are above it.
+    epoch integer NOT NULL,
+    -- Every host that is alive has listed its guests since, or an operator said that it is enough.
+    ended_at timestamptz,
+    ended_by text
+);
+CREATE UNIQUE INDEX recovery_open ON compute.recovery ((true)) WHERE ended_at IS NULL;
+
 CREATE TABLE compute.conductor_heartbeat (
     id uuid PRIMARY KEY,
     -- Empty: all.
@@ -202,6 +224,14 @@ CREATE TABLE compute.server (
     power_state text
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
+
+-- Servers that are gone: roost.compute.model.server.Server as it was last shown, kept with their actions and moves.
+CREATE TABLE compute.deleted_server (
+    id uuid PRIMARY KEY,
+    document jsonb NOT NULL,
+    deleted_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX deleted_server_at ON compute.deleted_server (deleted_at);
 
 CREATE TABLE compute.work (
     server_id uuid PRIMARY KEY,
@@ -353,19 +383,3 @@ CREATE TABLE compute.outbox_destination (
     reason text,
     due_at timestamptz
 );
-
-CREATE TABLE compute.mark_key (key bytea NOT NULL);
--- The records went back. told: the mark that proved it, known: the agent's own in the records. ended_at: every host that
--- is alive has listed its guests since, or an operator said that it is enough (ended_by). epoch: where attempts go on.
-CREATE TABLE compute.recovery (
-    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    noticed_at timestamptz NOT NULL DEFAULT now(),
-    agent_id uuid NOT NULL,
-    agent_label text NOT NULL,
-    told bigint NOT NULL,
-    known bigint NOT NULL,
-    epoch integer NOT NULL,
-    ended_at timestamptz,
-    ended_by text
-);
-CREATE UNIQUE INDEX recovery_open ON compute.recovery ((true)) WHERE ended_at IS NULL;
