@@ -115,7 +115,7 @@ class Rehearsal:
         terminal = match[1] if (match := TERMINAL.search(command)) else None
         if re.match(r"Ctrl-C\b", command):
             return self._end(terminal) if terminal else self._end_youngest()
-        if going_on := GOING_ON.match(command):
+        if (going_on := GOING_ON.match(command)) and "# exit status" not in command:
             return self._start(TERMINAL.sub("", command), THERE[going_on[1]], terminal)
         status, printed = self.shell.run(command)
         expected = int(match[1]) if (match := re.search(r"# exit status (\d+)$", command)) else 0
