@@ -17,7 +17,15 @@ from tests.network.cloud import PROJECT
 from tests.placements import close_placements
 
 from roost.cli.managing.audit_report import KINDS, print_outcome
-from roost.compute.rules.drift import ADDRESS_TWICE, GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
+from roost.compute.rules.drift import (
+    ADDRESS_TWICE,
+    AGENT_TWICE,
+    GUEST_MISSING,
+    GUEST_STRAY,
+    GUEST_UNKNOWN,
+    PORT_ELSEWHERE,
+    WENT_BACK,
+)
 from roost.network.errors import SubnetInUse
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import PortRequest
@@ -104,7 +112,7 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
 
 
 OTHERS = {GUEST_STRAY, GUEST_MISSING, GUEST_UNKNOWN, ADDRESS_TWICE, PORT_ELSEWHERE, PORT_UNREACHED}
-OTHERS |= {INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED, CLAIM_PORTLESS}
+OTHERS |= {INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED, CLAIM_PORTLESS, WENT_BACK, AGENT_TWICE}
 """Kinds for which a person, an agent or a Neutron is needed, so that each has a test of its own."""
 
 

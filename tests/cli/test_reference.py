@@ -83,7 +83,7 @@ def shown(default: Any) -> str:
     if isinstance(default, str | tuple):
         words = [default] if isinstance(default, str) else default
         return ", ".join(f"`{word}`" for word in words if word)
-    return f"{default:g}"
+    return str(default) if isinstance(default, int) else f"{default:g}"
 
 
 def test_every_crash_point_is_in_the_reference() -> None:

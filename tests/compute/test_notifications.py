@@ -15,6 +15,7 @@ from roost.compute.model.work import Failure, Marks, MoveKind, Placed, Stage, St
 from roost.compute.rules.notifications import (
     ACTIONS_BEGUN,
     GUEST_ACTIONS,
+    GUESTS_ENDED,
     AggregateChange,
     At,
     Before,
@@ -345,7 +346,7 @@ def rows_of_the_reference() -> dict[str, str]:
 def test_the_reference_has_what_is_told_and_nothing_else() -> None:
     expected = set(served())
     expected |= {f"aggregate.{name}.{phase}" for name in get_args(AggregateChange) for phase in ENDED}
-    expected |= {f"service.{name}" for name in get_args(HostChange)}
+    expected |= {f"service.{name}" for name in get_args(HostChange)} | {GUESTS_ENDED}
     expected |= {f"port.{name}.{phase}" for name in ("create", "update", "delete") for phase in ENDED}
     written = set(rows_of_the_reference())
     assert written == expected, f"not written: {sorted(expected - written)}; not told: {sorted(written - expected)}"

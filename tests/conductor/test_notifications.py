@@ -7,13 +7,14 @@ import msgspec
 import pytest
 from tests.agent.cloud import AGENT
 from tests.blocked import until_blocked
+from tests.compute.reporting import report
 from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 
 from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
-from roost.compute.service import action_log, guests
+from roost.compute.service import action_log
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.actions import change_power, lock, unlock
@@ -366,14 +367,14 @@ async def test_what_guests_do_by_themselves_is_told_and_the_end_of_a_whole_host_
     host = next(one for one in hosts if hosts.count(one) > 1)  # of three hosts
     ended = [server.id for server in servers if server.host == host]
     await take(world)
-    await guests.report(world.compute, [by_itself(one, host, "shutdown") for one in ended], agent=AGENT)
+    await report(world.compute, [by_itself(one, host, "shutdown") for one in ended], agent=AGENT)
     notifications = await take(world)
     (of_host,) = [one for one in notifications if one.subject == host]
     assert (of_host.event_type, of_host.payload["guests_ended"]) == ("service.guests_ended", len(ended))
     for server_id in ended:
         told_of = [f"{one.event_type} {one.publisher_id}" for one in notifications if one.subject == server_id]
         assert told_of == around("power_off", host)
-    await guests.report(world.compute, [by_itself(ended[0], host, "running", sequence=3)], agent=AGENT)
+    await report(world.compute, [by_itself(ended[0], host, "running", sequence=3)], agent=AGENT)
     await world.run()
     assert await told(world, ended[0]) == around("power_off", host)
 

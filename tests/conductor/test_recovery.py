@@ -9,10 +9,12 @@ from tests.compute.reporting import report
 from tests.conductor.test_moves import booted
 from tests.conductor.world import World
 
-from roost.compute.service import guests
+from roost.compute.rules.drift import WENT_BACK
+from roost.compute.service import audit, guests
 from roost.compute.service import recovery as service
 from roost.compute.service.guests import Polls
 from roost.platform.database import Database
+from roost.platform.drift import Repairs
 from roost.seams.agent import SERVICE_VERSION, AgentIdentity, GuestReport, GuestsBody, ListedGuest, Polled, Refusal
 
 HOSTS = ("h1", "h2")
@@ -85,6 +87,17 @@ async def test_a_mark_as_late_as_the_records_is_no_reason_to_wait(world: World, 
     await booted(world, network)
     await poll(world, await told(world))
     assert await service.find_recovery(world.compute) is None
+
+
+async def test_the_audit_says_what_is_waited_for(world: World, network: Any) -> None:
+    await booted(world, network)
+    agent = await told(world)
+    await go_back(world)
+    await poll(world, agent)
+    (drift,) = await audit.RECOVERY.run(world.compute, repairs=Repairs.NONE)
+    assert drift.kind is WENT_BACK
+    assert "waiting for h1, h2" in drift.says
+    assert await service.tell_recovery(world.compute) == drift.says
 
 
 async def test_the_same_mark_proves_it_once(world: World, network: Any) -> None:

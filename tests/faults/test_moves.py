@@ -222,7 +222,13 @@ def test_two_hosts_that_run_one_server_are_found(tmp_path: Path) -> None:
     for host, story in journals.items():
         words = story.split()
         lines = [
-            GuestLine(server_id="s", host=host, attempt=1, state=state, gone=state == "gone", at_ns=int(at_ns))
+            GuestLine(
+                server_id="s",
+                host=host,
+                attempt=1,
+                at_ns=int(at_ns),
+                **({"gone": True} if state == "gone" else {"state": state}),
+            )
             for state, at_ns in zip(words[::2], words[1::2], strict=True)
         ]
         journal = tmp_path / f"agent-{host}" / "guests.journal"

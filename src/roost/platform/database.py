@@ -70,7 +70,7 @@ PASSFILE_WARNING = "password file .* has group or world access"
 """asyncpg's; `open` says the same, if the password was needed."""
 warnings.filterwarnings("ignore", PASSFILE_WARNING)
 
-ARRAYS = ("bool", "inet", "int4", "int8", "json", "jsonb", "name", "timestamptz", "uuid", "xid8")
+ARRAYS = ("bool", "bytea", "inet", "int4", "int8", "json", "jsonb", "name", "timestamptz", "uuid", "xid8")
 _array_types: list[Any] = []
 """What PostgreSQL says of these arrays. It is the same on every server, so a process asks once."""
 

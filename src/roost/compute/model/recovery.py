@@ -8,12 +8,12 @@ from msgspec import Struct
 class MarkRow(Struct, frozen=True, kw_only=True):
     """An agent's mark in the records, the key that proves marks, and the recovery that is under way.
 
-    value: 0 where the records do not know the agent. recovery_id: None where there is none.
+    value: 0 where the records do not know the agent. key: None proves nothing. recovery_id: None where there is none.
     """
 
     agent_id: str
     value: int
-    key: bytes
+    key: bytes | None
     recovery_id: int | None
 
     @property

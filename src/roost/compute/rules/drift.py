@@ -45,7 +45,7 @@ ADDRESS_TWICE = Kind("address-used-twice", "an unknown guest has an address that
     "by you: destroy one of the two guests, or give one another address", RepairedBy.PERSON)
 WENT_BACK = Kind("records-went-back",
     "the records went back in time, and do not know yet what all hosts have",
-    "by the hosts' lists, or by you: roost-manage recovery end", RepairedBy.PERSON)
+    "by you, if a host that is alive lists nothing: roost-manage recovery end", RepairedBy.PERSON)
 AGENT_TWICE = Kind("agent-twice", "two agents run with one state directory, or a copy of it, and neither is served",
     "by you: stop one of them", RepairedBy.PERSON)
 SERVER_CLAIM_STRAY = Kind("server-claim-stray", "a claim is of a server that may hold none", "given back")

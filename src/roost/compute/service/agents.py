@@ -64,13 +64,17 @@ async def admit_polls(compute: Compute, polls: Sequence[tuple[AgentPoll, bool]])
 
 
 async def settle_polls(compute: Compute, polls: Sequence[AgentPoll]) -> None:
-    """Write which agents hold all that they ask for; take from them what they do not ask for any more."""
+    """Write which agents hold all that they ask for; take from them what they do not ask for any more.
+
+    An agent that says no boot may be of a release that asks for its hosts in several polls: it keeps them.
+    """
     async with compute.database.transaction() as tx:
         await store.lock_agents(tx, {poll.agent.id for poll in polls}, add=False)  # R43
         ids_dropping = await store.settle_agents(tx, polls)
     if ids_dropping:
         async with compute.database.connection() as connection:
-            await lease_rows.release_other_leases(connection, [p for p in polls if p.agent.id in ids_dropping])
+            polls_dropping = [p for p in polls if p.agent.id in ids_dropping and p.agent.boot_id is not None]
+            await lease_rows.release_other_leases(connection, polls_dropping)
 
 
 async def _write(tx: Connection, row: AgentRow, admission: rules.Admission) -> None:

@@ -60,12 +60,14 @@ async def notice_marks(compute: Compute, marks_read: Sequence[tuple[AgentIdentit
 
 def told_later(agent: AgentIdentity, row: MarkRow) -> int | None:
     """Return the number that the agent was told, if it proves that the records went back."""
+    if row.key is None:
+        return None
     return marks.find_later(agent.mark, agent_id=agent.id, key=row.key, mark_known=row.value)
 
 
 def mark_of(row: MarkRow) -> str:
     """Return the mark that the agent is to keep; "" where nothing is known of it yet."""
-    return marks.write_mark(row.value, agent_id=row.agent_id, key=row.key) if row.value else ""
+    return marks.write_mark(row.value, agent_id=row.agent_id, key=row.key) if row.value and row.key else ""
 
 
 async def begin_recovery(compute: Compute, agent: AgentIdentity, *, mark_told: int, mark_known: int) -> None:

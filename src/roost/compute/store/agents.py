@@ -34,7 +34,7 @@ SELECT coalesce({SETTLED}, false) AS settled,
     coalesce({HOLDS_ALL} AND (renewed.id IS NOT NULL OR {HEARD}), false) AS renewed,
     extract(epoch FROM now())::double precision AS now_s,
     asked.id AS agent_id, coalesce(agent.mark, 0) AS value, k.key, r.id AS recovery_id
-FROM asked CROSS JOIN compute.mark_key k LEFT JOIN compute.agent ON agent.id = asked.id
+FROM asked LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent ON agent.id = asked.id
 LEFT JOIN renewed ON renewed.id = asked.id LEFT JOIN compute.recovery r ON r.ended_at IS NULL ORDER BY asked.number"""
 
 

@@ -15,7 +15,7 @@ FINGERPRINT = """(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || ' '
     || (SELECT oid FROM pg_database WHERE datname = current_database()))"""
 """A promotion and a recovery to a point in time begin another timeline; a dump is restored into another database."""
 FOLLOWS = f"""(NOT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)
-    AND EXISTS (SELECT FROM compute.database_seen WHERE fingerprint IN ('', {FINGERPRINT})))"""
+    AND NOT EXISTS (SELECT FROM compute.database_seen WHERE fingerprint NOT IN ('', {FINGERPRINT})))"""
 """The records are believed: they are not recovering, and no other database was seen last."""
 VERSION_LISTS = 5
 """Agents of this service version and later list their guests when they are asked to."""
@@ -23,7 +23,7 @@ HAS_LISTED = "(h.listed_at IS NOT NULL AND h.listed_at >= r.noticed_at)"
 
 READ_MARKS = """-- compute.read_marks
 SELECT asked.id AS agent_id, coalesce(a.mark, 0) AS value, k.key, r.id AS recovery_id
-FROM unnest($1::uuid[]) AS asked (id) CROSS JOIN compute.mark_key k LEFT JOIN compute.agent a ON a.id = asked.id
+FROM unnest($1::uuid[]) AS asked (id) LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent a ON a.id = asked.id
 LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
 
 
@@ -38,7 +38,7 @@ WITH moved AS (
     INSERT INTO compute.agent AS a (id, mark) VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET mark = a.mark + 1
     RETURNING mark)
 SELECT $1::uuid AS agent_id, moved.mark AS value, k.key, r.id AS recovery_id
-FROM moved CROSS JOIN compute.mark_key k LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
+FROM moved LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
 
 
 async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
