@@ -24,6 +24,11 @@ FROM placement.provider p JOIN placement.inventory i ON i.provider_id = p.id
 JOIN placement.resource_class c ON c.id = i.resource_class_id AND c.name IN ('VCPU', 'IPV4_ADDRESS')
 LEFT JOIN compute.host h ON h.provider_uuid = p.uuid
 """
+COUNT_MOVING = """
+SELECT coalesce(sum((s.flavor ->> 'vcpus')::int), 0) FROM compute.move m JOIN compute.server s ON s.id = m.server_id
+WHERE m.open
+"""
+"""What moves may claim for a moment on any host, and give back before anybody looks."""
 LIST_NEAR = """
 SELECT server_id FROM compute.guest WHERE host = $1 UNION SELECT id FROM compute.server WHERE host = $1
 UNION SELECT server_id FROM compute.work WHERE placed ->> 'host' = $1
@@ -57,12 +62,13 @@ async def look_for_room(story: Story) -> None:
             if row["building"] and row["id"] in story.wants and row["id"] not in excused
         }
         rows = await connection.fetch(LIST_FREE) if waiting else []
+        moving, story.vcpus_moving = story.vcpus_moving, int(await connection.fetchval(COUNT_MOVING))
     rooms = {
         row["uuid"]: Room(row["host"], row["down"], int(row["free"]), msgspec.json.decode(row["claims"] or "{}"))
         for row in rows
     }
     free = {uuid: _count_free(room, story.rooms.get(uuid, room)) for uuid, room in rooms.items()}
-    hosts_free = {str(room.host): free[uuid] for uuid, room in rooms.items() if room.host and not room.down}
+    hosts_free = {str(room.host): free[uuid] - moving for uuid, room in rooms.items() if room.host and not room.down}
     story.rooms = rooms
     story.roomless.update(id for id, want in waiting.items() if not _has_room(story, want, hosts_free, free))
     for row in servers:

@@ -79,8 +79,9 @@ class Story:
 
     focus: servers to which the users turn at the moment. sleepers: conductors that are asleep, by their plans.
     addresses: of (port, server) when it was looked at last; readdressed: servers and ports whose addresses may change.
-    wants: what servers were booted with. rooms: what providers had when it was looked at last. harmed: servers that
-    something befell; roomless: those that once had no room.
+    wants: what servers were booted with. rooms: what providers had when it was looked at last; vcpus_moving: what
+    servers had then that were on their way. harmed: servers that something befell; roomless: those that once had no
+    room.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int) -> None:
@@ -98,6 +99,7 @@ class Story:
         self.partition = Partition("", 0)
         self.wants: dict[str, Want] = {}
         self.rooms: dict[str, Room] = {}
+        self.vcpus_moving = 0
         self.harmed: set[str] = set()
         self.roomless: set[str] = set()
         self.segments: dict[tuple[str, str], str] = {}
