@@ -283,6 +283,18 @@ async def test_guests_that_an_older_database_does_not_know_are_left_alone(
     assert set(list_guests(tmp_path)) == {(servers[0], "h0"), (servers[1], "h1")}
 
 
+async def test_a_guest_that_was_made_while_an_older_database_came_is_listed_at_once(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path, Faults(delay_s=0.5)):
+        await until(compute, "SELECT count(*) FROM compute.guest WHERE begun_at IS NOT NULL", gives=1)
+        async with compute.database.transaction() as tx:
+            await tx.execute("DELETE FROM compute.guest; DELETE FROM compute.work; DELETE FROM compute.server")
+        await until(compute, "SELECT count(*) FROM compute.unknown_guest", gives=1)
+    assert len(list_guests(tmp_path)) == 1
+
+
 async def test_a_second_agent_of_a_host_is_refused_and_ends(compute: Compute, api_url: str, tmp_path: Path) -> None:
     hosts = fleet(2, like=HostReport(name="", vcpus=4, ram_mb=4096, disk_gb=40))
     async with agent(api_url, tmp_path / "one", hosts=hosts[:1]):

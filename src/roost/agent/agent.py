@@ -369,8 +369,11 @@ class Agent:
 
     async def _confirm(self, order: GuestOrder) -> None:
         assert order.desired != "absent"
-        if (await self._report(order, order.desired)).refusal is Refusal.SUPERSEDED:
+        answer = await self._report(order, order.desired)
+        if answer.refusal is Refusal.SUPERSEDED:
             await self._destroy(order.key, order.attempt)  # two of one server, otherwise
+        elif answer.refusal is Refusal.UNKNOWN:
+            self._list_due_s = float("-inf")  # its addresses are to be held soon
 
     async def _make_absent(self, order: GuestOrder) -> None:
         await self._destroy(order.key, order.attempt)

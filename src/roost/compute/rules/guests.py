@@ -228,7 +228,7 @@ def find_report_refusal(
     if report.state == "begun" and guest.desired == "absent":
         return Refusal.UNKNOWN, "the guest is to be absent"
     if report.state in ("failed", "absent") and guest.agent_id not in (None, agent_id):
-        return Refusal.UNKNOWN, f"the guest is agent {guest.agent_id}'s, who alone can say that it is gone"
+        return Refusal.UNKNOWN, "the guest is another agent's, who alone can say that it is gone"
     return None, ""
 
 
