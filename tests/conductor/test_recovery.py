@@ -183,6 +183,7 @@ async def test_in_another_database_nothing_is_launched_until_hosts_have_listed(w
     before = await booted(world, network)
     (server_id,) = await world.boot(network.id)
     await become_another(world)
+    assert await service.is_under_way(world.compute)
     await world.conduct()
     assert await attempts(world, server_id) == []
     recovery = await service.look(world.compute)

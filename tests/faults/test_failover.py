@@ -13,12 +13,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.cluster import Cluster, cluster
+from tests.faults.replication import start_primary, start_standby
 from tests.placement_client import PlacementClient
-from tests.postgres_servers import PG_BIN
 
 from roost.platform.postgres import PrivatePostgres
 
-REPLICATED = {"fsync": "off", "wal_level": "replica", "max_wal_senders": "4"}
 CLIENTS, HOSTS, CLAIMS = 8, 4, 60
 LIMIT_S = 90.0
 BACK_S = 5.0
@@ -27,8 +26,7 @@ BACK_S = 5.0
 
 @pytest.fixture
 def primary(data_dir: Path) -> Iterator[PrivatePostgres]:
-    server = PrivatePostgres(data_dir / "primary", pg_bin=PG_BIN, settings=REPLICATED)
-    server.start()
+    server = start_primary(data_dir)
     yield server
     server.stop()
 
@@ -36,12 +34,7 @@ def primary(data_dir: Path) -> Iterator[PrivatePostgres]:
 @pytest.fixture
 def standby(primary: PrivatePostgres, data_dir: Path) -> Iterator[PrivatePostgres]:
     """A copy of the primary that streams from it, and whom every commit there waits for."""
-    server = PrivatePostgres(data_dir / "standby", pg_bin=PG_BIN, settings=REPLICATED)
-    server.data_dir.mkdir(mode=0o711)
-    server._make_private(server.cluster)
-    source = ("-h", str(primary.socket_dir), "-U", "roost")
-    primary._run("pg_basebackup", *source, "-D", str(server.cluster), "-R", "-X", "stream", "-c", "fast")
-    server.start()
+    server = start_standby(primary, data_dir)
     primary._query("ALTER SYSTEM SET synchronous_standby_names = '*'")
     primary._query("SELECT pg_reload_conf()")
     deadline_s = time.monotonic() + LIMIT_S

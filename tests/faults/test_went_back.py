@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
+from tests.faults.replication import start_primary, start_standby
 from tests.faults.test_host_leases import manage, servers, status_is
-from tests.postgres_servers import PG_BIN
 
 from roost.agent.drivers.fake import GuestLine, list_launches, list_present
 from roost.cli.asking.cloud_client import CloudClient
@@ -31,7 +31,6 @@ hosts:
 """
 """13 addresses."""
 SILENCE = {"ROOST_COMPUTE_HOST_DOWN_AFTER_S": "6"}
-REPLICATED = {"fsync": "off", "wal_level": "replica", "max_wal_senders": "4"}
 KEPT, LOST, NEW = 2, 3, 5
 STATE = "agent-1"
 AGENTS = {"r1-h1": "agent-1", "r1-h2": "agent-2"}
@@ -120,21 +119,14 @@ async def known(made: Cluster) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def primary(data_dir: Path) -> Iterator[PrivatePostgres]:
-    server = PrivatePostgres(data_dir / "primary", pg_bin=PG_BIN, settings=REPLICATED)
-    server.start()
+    server = start_primary(data_dir)
     yield server
     server.stop()
 
 
 @pytest.fixture
 def standby(primary: PrivatePostgres, data_dir: Path) -> Iterator[PrivatePostgres]:
-    """A copy of the primary that streams from it, and for which no commit waits."""
-    server = PrivatePostgres(data_dir / "standby", pg_bin=PG_BIN, settings=REPLICATED)
-    server.data_dir.mkdir(mode=0o711)
-    server._make_private(server.cluster)
-    source = ("-h", str(primary.socket_dir), "-U", "roost")
-    primary._run("pg_basebackup", *source, "-D", str(server.cluster), "-R", "-X", "stream", "-c", "fast")
-    server.start()
+    server = start_standby(primary, data_dir)
     yield server
     server.stop()
 

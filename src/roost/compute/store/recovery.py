@@ -116,12 +116,12 @@ async def find(tx: Connection) -> Recovery | None:
     return None if row is None else read_row(Recovery, row, hosts_missing=tuple(row["hosts_missing"]))
 
 
-IS_UNDER_WAY = """-- compute.is_recovery_under_way
-SELECT EXISTS (SELECT FROM compute.recovery WHERE ended_at IS NULL)"""
+IS_UNDER_WAY = f"""-- compute.is_recovery_under_way
+SELECT NOT {FOLLOWS}"""
 
 
 async def is_under_way(tx: Connection) -> bool:
-    """Return whether the records are recovering."""
+    """Return whether the records recover, or are in another database that nobody has looked at yet."""
     return bool(await tx.fetchval(IS_UNDER_WAY))
 
 
