@@ -11,6 +11,7 @@ from tests.conductor.world import World
 
 from roost.compute.rules.drift import WENT_BACK
 from roost.compute.service import audit, guests
+from roost.compute.service import hosts as host_service
 from roost.compute.service import recovery as service
 from roost.compute.service.guests import Polls
 from roost.platform.database import Database
@@ -213,3 +214,14 @@ async def test_in_another_database_an_older_agent_is_not_waited_for_unless_a_mar
     recovery = await service.look(world.compute)
     assert recovery is not None
     assert (recovery.agent_label, recovery.missing) == (AGENT.label, len(HOSTS))
+
+
+async def test_an_unknown_guest_on_a_host_that_is_forced_down_is_in_nobodys_way(world: World, network: Any) -> None:
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (order,) = (await poll(world, NEW)).orders
+    (other,) = set(HOSTS) - {order.host}
+    await list_guests(world, NEW, ListedGuest(server_id=server_id, host=other, attempt=9, state="running"))
+    assert (await poll(world, NEW)).orders == ()
+    await host_service.force_down(world.compute, other, True)
+    assert (await poll(world, NEW)).orders == (order,)

@@ -44,7 +44,8 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 # An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
 # another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
 # that is back destroys guests whose servers are elsewhere by now before it makes any. A server of which some host has a
-# guest that the records do not know is made nowhere. While the records recover there are no orders.
+# guest that the records do not know is made nowhere, unless an operator vouches that nothing runs on that host. While
+# the records recover there are no orders.
 ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
@@ -60,7 +61,9 @@ WHERE g.reported IS DISTINCT FROM g.desired
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
     WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
-  AND (g.desired = 'absent' OR NOT EXISTS (SELECT FROM compute.unknown_guest u WHERE u.server_id = g.server_id))
+  AND (g.desired = 'absent' OR NOT EXISTS (
+    SELECT FROM compute.unknown_guest u JOIN compute.host f ON f.name = u.host
+    WHERE u.server_id = g.server_id AND NOT f.forced_down))
   AND {FOLLOWS}
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))
