@@ -55,6 +55,8 @@ AGENTS = {
     "agent-4": ("r2-h3",),
 }
 """Their hosts, which no cloud file declares: they reach what their agents say."""
+CABLES = {state: (f"rack{hosts[0][1]}", "backend") for state, hosts in AGENTS.items()}
+"""What the hosts of each agent reach, but while they are cabled otherwise."""
 SHAPE = ("--vcpus=12", "--ram-mb=32768", "--disk-gb=800")
 CABLED_OTHERWISE: tuple[tuple[str, ...], ...] = ((), ("elsewhere",), ("backend",))
 """Never another rack: a server that is made there has an address that nobody reaches afterwards."""
@@ -166,7 +168,7 @@ class Storm:
     ) -> None:
         self.made, self.client, self.networks, self.random, self.proxies = made, client, networks, random, proxies
         self.agents: dict[str, Process] = {}
-        self.cables = {state: (f"rack{hosts[0][1]}", "backend") for state, hosts in AGENTS.items()}
+        self.cables = dict(CABLES)
         self.drawn: Counter[str] = Counter()
         self._hand = asyncio.Lock()  # held by who has an agent stopped
         self.servers: list[str] = []
@@ -339,12 +341,11 @@ class Storm:
             self._start(state)
 
     async def _cable_otherwise(self, state: str) -> None:
-        """The hosts of an agent reach other networks for some time."""
-        before = self.cables[state]
+        """The hosts of an agent reach other networks for some time, which another such time may overlap."""
         self.cables[state] = self.random.choice(CABLED_OTHERWISE)
         await self._kill_agent(state)
         await asyncio.sleep(CABLED_OTHERWISE_S)
-        self.cables[state] = before
+        self.cables[state] = CABLES[state]
         await self._kill_agent(state)
 
     async def _cut(self, state: str, direction: str) -> None:
