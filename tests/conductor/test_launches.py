@@ -41,6 +41,12 @@ def test_a_launch_is_judged_by_whether_it_began_and_whether_its_host_was_heard_o
     assert bool(judgement.reason) is (verdict is not WAIT)
 
 
+def test_a_launch_that_no_host_may_begin_says_which_guest_is_in_its_way() -> None:
+    judgement = judge_launch(Launch(asked_s=36, heard_s=0.1, unknown_on="h7"), failures=1, settings=SETTINGS)
+    assert judgement.verdict is ANOTHER
+    assert "host h7 has a guest of it that the records do not know: roost-manage guests list" in judgement.reason
+
+
 @pytest.mark.parametrize("heard_s", [None, 0.1])
 @pytest.mark.parametrize("max_attempts", [1, 2, 3, 5])
 def test_waiting_for_hosts_that_never_begin_comes_to_an_end(max_attempts: int, heard_s: float | None) -> None:

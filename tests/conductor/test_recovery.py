@@ -14,6 +14,7 @@ from roost.compute.service import audit, guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import recovery as service
 from roost.compute.service.guests import Polls
+from roost.compute.service.work import list_launches
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.seams.agent import SERVICE_VERSION, AgentIdentity, GuestReport, GuestsBody, ListedGuest, Polled, Refusal
@@ -170,8 +171,10 @@ async def test_a_server_of_which_a_host_has_an_unknown_guest_is_made_nowhere(wor
     later = ListedGuest(server_id=server_id, host=order.host, attempt=order.attempt + 1, state="running")
     assert await list_guests(world, NEW, later) == []
     assert (await poll(world, NEW)).orders == ()
+    assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on == order.host
     await list_guests(world, NEW)
     assert (await poll(world, NEW)).orders == (order,)
+    assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on is None
 
 
 async def become_another(world: World) -> None:

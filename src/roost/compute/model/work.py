@@ -237,7 +237,10 @@ class Marks(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of."""
+    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of.
+
+    unknown_on: a host with a guest of the server that the records do not know, for which nobody makes another.
+    """
 
     asked_s: float
     begun_s: float | None = None
@@ -245,6 +248,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     host_down: bool = False
     host: str = ""
     reported: str | None = None
+    unknown_on: str | None = None
 
 
 class GuestPlace(Struct, frozen=True, kw_only=True):

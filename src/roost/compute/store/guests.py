@@ -9,6 +9,7 @@ from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
 from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, VERSION_LISTS
 from roost.compute.store.rows import columns_of, encode, read_row
+from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
 from roost.seams.agent import GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
@@ -43,9 +44,8 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 
 # An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
 # another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
-# that is back destroys guests whose servers are elsewhere by now before it makes any. A server of which some host has a
-# guest that the records do not know is made nowhere, unless an operator vouches that nothing runs on that host. While
-# the records recover there are no orders.
+# that is back destroys guests whose servers are elsewhere by now before it makes any. While the records recover there
+# are no orders.
 ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
@@ -61,9 +61,7 @@ WHERE g.reported IS DISTINCT FROM g.desired
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
     WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
-  AND (g.desired = 'absent' OR NOT EXISTS (
-    SELECT FROM compute.unknown_guest u JOIN compute.host f ON f.name = u.host
-    WHERE u.server_id = g.server_id AND NOT f.forced_down))
+  AND (g.desired = 'absent' OR NOT EXISTS (SELECT {UNKNOWN_ELSEWHERE} AND unknown.server_id = g.server_id))
   AND {FOLLOWS}
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))

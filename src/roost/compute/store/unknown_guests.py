@@ -8,6 +8,10 @@ from roost.compute.store.rows import encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt
 
+UNKNOWN_ELSEWHERE = """FROM compute.unknown_guest unknown JOIN compute.host holder ON holder.name = unknown.host
+    WHERE NOT holder.forced_down"""
+"""Unknown guests whose servers are made nowhere; on a host that is forced down an operator vouches that none runs."""
+
 # In one statement, so that a list that changes nothing, as nearly all do, costs one. A guest that is ordered to go
 # holds its addresses until its host says that it is gone.
 SET_UNKNOWN_GUESTS = """

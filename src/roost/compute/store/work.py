@@ -10,6 +10,7 @@ from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange
 from roost.compute.store.history import keep_servers
 from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
+from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
 
@@ -239,11 +240,12 @@ async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> 
     return {row[0] for row in await tx.fetch(LIST_BEGUN, server_ids)}
 
 
-LIST_LAUNCHES = """-- compute.list_launches
+LIST_LAUNCHES = f"""-- compute.list_launches
 SELECT g.server_id, g.host, g.reported, coalesce(h.forced_down OR h.silent, true) AS host_down,
     extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
     extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
-    extract(epoch FROM clock_timestamp() - greatest(h.seen_at, a.seen_at))::double precision AS heard_s
+    extract(epoch FROM clock_timestamp() - greatest(h.seen_at, a.seen_at))::double precision AS heard_s,
+    (SELECT min(unknown.host) {UNKNOWN_ELSEWHERE} AND unknown.server_id = g.server_id) AS unknown_on
 FROM compute.work w JOIN compute.guest g ON g.server_id = w.server_id AND g.attempt = w.attempt
 LEFT JOIN compute.host h ON h.name = g.host LEFT JOIN compute.agent a ON a.id = h.agent_id
 WHERE w.server_id = ANY($1::uuid[])
