@@ -290,6 +290,7 @@ class Requirement(Enum):
     ISOLATED = "each group on a provider of its own"
     SAME_SUBTREE = "groups {all} in one subtree"
     ADDRESSES = "{amount} {any} free on the host's segments of the networks asked for"
+    COUNTED = "{amount} {any} on segments that a round with Neutron has counted"
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from roost.placement.search.narrowing import Plan, make_plan
 from roost.seams.placement import IPV4_ADDRESS, CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement, Shortage
 
 
-def explain(index: Index, query: CandidateQuery, nics: Sequence[Nic] = ()) -> Funnel:
+def explain(index: Index, query: CandidateQuery, nics: Sequence[Nic] = (), *, counted_only: bool = False) -> Funnel:
     """Count the host trees that the requirements leave, one requirement after the other.
 
     First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
@@ -43,9 +43,11 @@ def explain(index: Index, query: CandidateQuery, nics: Sequence[Nic] = ()) -> Fu
         rows = np.flatnonzero(plan.viable & hosts).tolist()
         hosts_left = sum(1 for root in rows if _has_combination(index, plan, root, budget))
         steps.append(replace(step, hosts_left=hosts_left))
-    if nics:
-        hosts_implied = np.count_nonzero(imply(index, nics, hosts_of(query)).viable)
-        step = FunnelStep(requirement=Requirement.ADDRESSES, names=(IPV4_ADDRESS,), amount=len(nics))
+    for requirement, counted in ((Requirement.ADDRESSES, False), (Requirement.COUNTED, True)):
+        if not nics or (counted and not counted_only):
+            continue
+        hosts_implied = np.count_nonzero(imply(index, nics, hosts_of(query), counted_only=counted).viable)
+        step = FunnelStep(requirement=requirement, names=(IPV4_ADDRESS,), amount=len(nics))
         steps.append(replace(step, hosts_left=min(int(hosts_implied), steps[-1].hosts_left)))
     return Funnel(tuple(steps), _shortages(index, query, shape, amounts, hosts_of))
 

@@ -7,6 +7,7 @@ decided here by arrays, once for each NIC; the search itself does not know.
 Source: Nova's request filter for routed networks, which adds one clause for each network or port of a request.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -38,9 +39,13 @@ class Nic(Struct, frozen=True):
 
 
 class Segments(Struct, frozen=True):
-    """The segments of an index. rows: theirs. sizes: network -> how many of them it has. nics: by clause, as asked."""
+    """The segments of an index. rows: theirs. sizes: network -> how many of them it has. nics: by clause, as asked.
+
+    uncounted: those of them whose addresses no round with Neutron has counted; None where there are none.
+    """
 
     rows: frozenset[int]
+    uncounted: Mask | None
     sizes: dict[str, int]
     nics: dict[frozenset[str], Nic | None]
 
@@ -60,6 +65,12 @@ def find_nics(index: Index, query: CandidateQuery) -> list[Nic]:
     return [nic for nic in nics if nic is not None and nic.asks]
 
 
+def names_uncounted(index: Index, query: CandidateQuery) -> bool:
+    """Return whether a NIC of the query may only get an address of a segment that no round with Neutron has counted."""
+    uncounted = _segments(index).uncounted
+    return uncounted is not None and any(uncounted[nic.edge_row].all() for nic in find_nics(index, query))
+
+
 def find_only_segments(index: Index, segment_uuids: Iterable[str]) -> dict[str, str]:
     """Return network -> segment, of those segments that are the only one of their network."""
     networks = {uuid: index.networks.get(row) for uuid in segment_uuids if (row := index.find_row(uuid)) is not None}
@@ -68,15 +79,25 @@ def find_only_segments(index: Index, segment_uuids: Iterable[str]) -> dict[str, 
 
 
 def imply(
-    index: Index, nics: Sequence[Nic], viable: Mask, *, hosts_per_address: int = 0, limit: int = 0, start: int = 0
+    index: Index,
+    nics: Sequence[Nic],
+    viable: Mask,
+    *,
+    hosts_per_address: int = 0,
+    limit: int = 0,
+    start: int = 0,
+    counted_only: bool = False,
 ) -> Implied:
     """Return the segment that each viable root takes for each NIC, and the roots to offer.
 
     Of a network's only segment some hosts are offered although it is full: a server that has its address there can
-    move, and only its claim says who it is. limit: how many hosts the search may offer at most, 0 for all. start: which
+    move, and only its claim says who it is. counted_only: a segment that no round with Neutron has counted has no room.
+    limit: how many hosts the search may offer at most, 0 for all. start: which
     hosts of a segment come first. Cost: some array operations over all rows for each NIC.
     """
     free = index.column(IPV4_ADDRESS).most
+    if counted_only and (uncounted := _segments(index).uncounted) is not None:
+        free = np.where(uncounted, 0, free)
     picks: list[I64] = []
     for nic in nics:
         pick = _emptiest(index, nic, free, picks) if nic.pick is None else nic.pick
@@ -184,11 +205,12 @@ def _nic(index: Index, clause: frozenset[str]) -> Nic | None:
 def _segments(index: Index) -> Segments:
     if not isinstance(index.segments, Segments):
         rows = frozenset(row for row, inventories in enumerate(index.inventories) if IPV4_ADDRESS in inventories)
-        sizes: dict[str, int] = {}
-        for row in rows:
-            if (network := index.networks.get(row)) is not None:
-                sizes[network] = sizes.get(network, 0) + 1
-        index.segments = Segments(rows, sizes, {})
+        sizes = Counter(index.networks[row] for row in rows & index.networks.keys())
+        uncounted = None
+        if rows_uncounted := sorted(rows - index.networks.keys()):
+            uncounted = np.zeros(index.rows, np.bool_)
+            uncounted[rows_uncounted] = True
+        index.segments = Segments(rows, uncounted, dict(sizes), {})
     assert isinstance(index.segments, Segments)
     return index.segments
 

@@ -54,6 +54,11 @@ class Ledger:
         """Return the resource classes of which one claim may take all that is free, whatever max_unit says."""
         return frozenset({IPV4_ADDRESS}) if self.settings.implied_addresses else frozenset()
 
+    @property
+    def counted_only(self) -> bool:
+        """Return whether addresses are implied only of segments that a round with Neutron has counted."""
+        return self.neutron is not None
+
     def wake_poller(self, resource_class: str) -> None:
         """Ask for a round with Neutron soon, if it is asked at all, as an inventory of addresses has changed."""
         if self.wakeups is not None and self.neutron is not None and resource_class == IPV4_ADDRESS:

@@ -1,5 +1,7 @@
 """The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
@@ -10,7 +12,7 @@ from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, Trai
 from roost.placement.model import Allocation, NameKind, TypeUsage
 from roost.placement.search.candidates import Gathered, gather, to_candidates
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import add_addresses, find_nics, imply
+from roost.placement.search.implied import add_addresses, find_nics, imply, names_uncounted
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
@@ -20,6 +22,10 @@ from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
 from roost.seams.placement import CandidateQuery, Candidates, Funnel, Inventory, RequestGroup
+
+COUNTED_WITHIN_S = 3.0
+"""How long a search waits for the round that Neutron's notifier begins when it tells of a new network."""
+COUNTED_RECHECK_S = 0.1
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -65,26 +71,46 @@ def find_in(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidate
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return the candidates of one query; a network that was just made is waited for until a round has counted it.
+
+    Raises ResourceClassNotFound, TraitNotFound.
+    """
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
-    return match(index, query, ledger.settings, start=ledger.env.random.randrange(2**16))
+    if ledger.settings.implied_addresses and ledger.counted_only:
+        given_up_s = time.monotonic() + COUNTED_WITHIN_S
+        while names_uncounted(index, query) and time.monotonic() < given_up_s:
+            await asyncio.sleep(COUNTED_RECHECK_S)
+            index = await ledger.index.fresh()
+    start = ledger.env.random.randrange(2**16)
+    return match(index, query, ledger.settings, start=start, counted_only=ledger.counted_only)
 
 
-def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, start: int) -> Matches:
-    """Return the candidates of one query. start: which hosts come first, where that is for chance to say."""
+def match(
+    index: Index, query: CandidateQuery, settings: PlacementSettings, *, start: int, counted_only: bool = False
+) -> Matches:
+    """Return the candidates of one query. start: which hosts come first, where that is for chance to say.
+
+    counted_only: see imply.
+    """
     plan = make_plan(index, query)
     limit = settings.limit(query.limit)
     nics = find_nics(index, query) if settings.implied_addresses else []
     implied = None
     if nics:
         implied = imply(
-            index, nics, plan.viable, hosts_per_address=settings.hosts_per_address, limit=limit, start=start
+            index,
+            nics,
+            plan.viable,
+            hosts_per_address=settings.hosts_per_address,
+            limit=limit,
+            start=start,
+            counted_only=counted_only,
         )
         plan = replace(plan, viable=implied.viable)
     first = start if settings.randomize_allocation_candidates else 0
     candidates = gather(index, plan, limit=limit, start=first, depth_first=settings.depth_first)
     if not len(candidates):
-        return Matches(index, plan, candidates, explain(index, query, nics))
+        return Matches(index, plan, candidates, explain(index, query, nics, counted_only=counted_only))
     if implied is not None:
         plan, candidates = add_addresses(index, plan, candidates, implied)
     return Matches(index, plan, candidates, None)
@@ -93,7 +119,8 @@ def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, s
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
     """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
-    return explain(index, query, find_nics(index, query) if ledger.settings.implied_addresses else [])
+    nics = find_nics(index, query) if ledger.settings.implied_addresses else []
+    return explain(index, query, nics, counted_only=ledger.counted_only)
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
