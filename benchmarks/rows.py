@@ -72,7 +72,7 @@ ROWS = (
     Row(name="boot-small", kind=Kind.BOOT, hosts=20, segments=2, held=20, amount=40, batch=20, unit="servers/s",
         rounds=1, small=True),
     Row(name="boot-1000", kind=Kind.BOOT, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s", floor=300),
-    Row(name="boot-10000", kind=Kind.BOOT, hosts=10000, segments=25, held=100, amount=1000, batch=50, unit="servers/s"),
+    Row(name="boot-10000", kind=Kind.BOOT, hosts=10000, segments=25, amount=1000, batch=50, unit="servers/s"),
     Row(name="order-late-small", kind=Kind.ORDER, hosts=4, segments=2, held=2, amount=6, unit="ms", rounds=1,
         small=True),
     Row(name="order-late", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),
