@@ -416,6 +416,17 @@ async def test_the_log_says_of_a_refused_claim_which_class_of_which_segment(nova
     assert only.hosts[0] not in line["reason"], "there is room on the host"
 
 
+async def test_the_log_says_of_a_search_that_found_nothing_what_left_no_host(nova: Nova, ledger: Ledger) -> None:
+    dry = a_segment(0, 1)
+    await publish(ledger, dry)
+    nova.api.app = RequestIds(RequestLog(nova.api.app, LogSettings()))
+    with structlog.testing.capture_logs() as lines:
+        assert await nova.boot(1, clause(dry)) == []
+    (line,) = [line for line in lines if "/allocation_candidates" in line.get("path", "")]
+    assert (line["status"], line["log_level"]) == (200, "info")
+    assert "1 IPV4_ADDRESS free on the host's segments" in line["reason"]
+
+
 async def test_the_log_says_where_the_time_of_a_slow_request_went(
     nova: Nova, ledger: Ledger, database: Database
 ) -> None:

@@ -14,6 +14,7 @@ from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFI
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.operations import Operation, Operations, Rule, Versions, version_of
+from roost.platform.request_log import note_reason
 from roost.seams.placement import CandidateQuery, Funnel
 
 CANDIDATES_SINCE = (1, 10)
@@ -38,8 +39,11 @@ class CandidateOperations:
         version = version_of(request)
         matches = await reads_service.match_candidates(self.ledger, _query(request))
         body = encode(matches.index, matches.plan, matches.candidates, version)
-        why = {} if matches.funnel is None else {EXPLAIN_HEADER: _short(describe(matches.funnel))}
-        return answer_bytes(request, body, headers=why)
+        if matches.funnel is None:
+            return answer_bytes(request, body, headers={})
+        why = _short(describe(matches.funnel))
+        note_reason(request.scope, why)
+        return answer_bytes(request, body, headers={EXPLAIN_HEADER: why})
 
     async def explain(self, request: Request) -> Response:
         funnel = await reads_service.explain_candidates(self.ledger, _query(request))
