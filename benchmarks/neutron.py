@@ -25,7 +25,8 @@ from benchmarks.rows import ROWS, Kind, Row
 from roost.clients.neutron import HttpNeutron
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView, run_round
+from roost.placement.service.neutron import run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.settings import PlacementSettings
 from roost.platform.settings import NeutronSettings
 

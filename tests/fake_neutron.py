@@ -1,13 +1,16 @@
 """A Neutron with routed networks: segments, subnets, ports with addresses, in this process and over real HTTP.
 
-It implements roost.seams.neutron.NeutronClient itself, and serves the same lists, with pages and `changed_since`.
-Source: Networking API v2.0. Neutron is not Roost's, so a stand-in of it is allowed.
+It implements roost.seams.neutron.NeutronClient itself, and serves the same lists, with pages and `changed_since`. What
+its policy hides from who asks is left out of a list that is answered 200, and so are members of objects.
+Source: Networking API v2.0; Neutron 29: neutron/conf/policies/, pecan_wsgi/hooks/policy_enforcement.py (`after`),
+db/network_ip_availability_db.py. Neutron is not Roost's, so a stand-in of it is allowed.
 """
 
 import asyncio
 import ssl
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -15,7 +18,26 @@ from typing import Any
 
 from aiohttp import web
 
-from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+from roost.seams.neutron import (
+    GET_SEGMENT,
+    GET_SEGMENT_ID,
+    NeutronNetwork,
+    NeutronPartial,
+    NeutronPort,
+    NeutronSegment,
+    NeutronSubnet,
+    NeutronUnavailable,
+    PortPage,
+)
+
+BOTH, ADMIN = frozenset({"admin", "service"}), frozenset({"admin"})
+POLICIES: Mapping[str, frozenset[str]] = {
+    "get_network": BOTH, "get_segment": ADMIN, "get_subnet": BOTH, "get_subnet:segment_id": ADMIN, "get_port": BOTH,
+    "get_network_ip_availability": BOTH,
+}  # fmt: skip
+"""Neutron's defaults: the roles to which it shows what is of other projects."""
+OWNED = frozenset({"networks", "subnets", "ports"})
+"""Lists in which everybody sees what is of their own project."""
 
 
 class NoAddress(Exception):
@@ -27,8 +49,13 @@ class FakeNeutron:
     """networks: names by id. ports: documents by id. is_down: it answers nobody; is_slow: it does not answer for ports.
 
     devices_asked: whose ports were asked for in this process. asked: over HTTP. pages_max: objects in a page at most.
+    roles: of who asks; policies: of each right the roles that have it; project: whose objects others see too.
     """
 
+    roles: frozenset[str] = ADMIN
+    policies: dict[str, frozenset[str]] = field(default_factory=lambda: dict(POLICIES))
+    project: str = "roost's own"
+    tokens_forgotten: int = 0
     networks: dict[str, str] = field(default_factory=dict)
     segments: dict[str, str] = field(default_factory=dict)
     subnets: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -60,7 +87,7 @@ class FakeNeutron:
             self.subnets[subnet] = {
                 "id": subnet, "network_id": network, "segment_id": segment, "ip_version": 4,
                 "gateway_ip": str(base + 1), "enable_dhcp": enable_dhcp,
-                "name": f"subnet of {segment}", "cidr": f"{base}/16",
+                "name": f"subnet of {segment}", "cidr": f"{base}/16", "project_id": "p", "service_types": [],
                 "allocation_pools": [{"start": str(base + 2), "end": str(base + 1 + size)}],
             }  # fmt: skip
         return network
@@ -147,28 +174,75 @@ class FakeNeutron:
         if self.is_down:
             raise NeutronUnavailable("Neutron is away")
 
+    def who_asks(self) -> str:
+        return f"the user roost, roles: {', '.join(sorted(self.roles))}"
+
+    def forget_token(self) -> None:
+        self.tokens_forgotten += 1
+
+    def _may(self, right: str) -> bool:
+        return bool(self.roles & self.policies[right])
+
+    def _shown(self, name: str) -> list[dict[str, Any]]:
+        """The objects of a list that who asks may see, with the members that they may see."""
+        documents: dict[str, list[dict[str, Any]]] = {
+            "networks": [{"id": uuid, "name": name, "project_id": "p"} for uuid, name in self.networks.items()],
+            "segments": [{"id": uuid, "network_id": network} for uuid, network in self.segments.items()],
+            "subnets": [*self.subnets.values()], "ports": [*self.ports.values()],
+            "network_ip_availabilities": self._counts(),
+        }  # fmt: skip
+        shown = documents[name]
+        right = "get_network_ip_availability" if name == "network_ip_availabilities" else f"get_{name[:-1]}"
+        if not self._may(right):
+            shown = [one for one in shown if name in OWNED and one.get("project_id") == self.project]
+        if name == "subnets" and not self._may(GET_SEGMENT_ID):
+            shown = [{key: value for key, value in one.items() if key != "segment_id"} for one in shown]
+        return shown
+
+    def _counts(self) -> list[dict[str, Any]]:
+        used = Counter(ip["subnet_id"] for port in self.ports.values() for ip in port["fixed_ips"])
+        by_network: dict[str, list[dict[str, Any]]] = {network: [] for network in self.networks}
+        for subnet in self.subnets.values():
+            by_network[subnet["network_id"]].append(
+                {"subnet_id": subnet["id"], "ip_version": subnet["ip_version"], "used_ips": used[subnet["id"]]}
+            )
+        return [{"network_id": network, "subnet_ip_availability": subnets} for network, subnets in by_network.items()]
+
     async def list_networks(self) -> list[NeutronNetwork]:
         self._check()
-        return [NeutronNetwork(**document) for document in self._network_documents()]
-
-    def _network_documents(self) -> list[dict[str, Any]]:
-        return [{"id": network, "name": name, "project_id": "p"} for network, name in self.networks.items()]
+        return [NeutronNetwork(**document) for document in self._shown("networks")]
 
     async def list_segments(self) -> list[NeutronSegment]:
         self._check()
-        return [NeutronSegment(segment, network) for segment, network in self.segments.items()]
+        return [NeutronSegment(**document) for document in self._shown("segments")]
 
     async def list_subnets(self) -> list[NeutronSubnet]:
         self._check()
+        shown = [subnet for subnet in self._shown("subnets") if subnet["ip_version"] == 4]
+        if any("segment_id" not in subnet for subnet in shown):
+            raise NeutronPartial("Neutron does not say on which segments its subnets are", GET_SEGMENT, GET_SEGMENT_ID)
         return [
             NeutronSubnet(
-                id=subnet["id"], segment_id=subnet["segment_id"], gateway_ip=subnet["gateway_ip"],
+                id=subnet["id"], segment_id=subnet["segment_id"] or "", gateway_ip=subnet["gateway_ip"],
                 enable_dhcp=subnet["enable_dhcp"],
                 pools=tuple((pool["start"], pool["end"]) for pool in subnet["allocation_pools"]),
                 network_id=subnet["network_id"], name=subnet["name"], cidr=subnet["cidr"],
+                service_types=tuple(subnet["service_types"]),
             )
-            for subnet in self.subnets.values()
+            for subnet in shown
         ]  # fmt: skip
+
+    async def count_addresses(self, network_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        self._check()
+        return {
+            network["network_id"]: {
+                subnet["subnet_id"]: subnet["used_ips"]
+                for subnet in network["subnet_ip_availability"]
+                if subnet["ip_version"] == 4
+            }
+            for network in self._shown("network_ip_availabilities")
+            if network["network_id"] in network_ids
+        }
 
     async def list_ports(
         self, *, changed_since: str = "", ids: Sequence[str] = (), device_id: str = ""
@@ -181,7 +255,7 @@ class FakeNeutron:
             return None
         ports = [
             port
-            for port in self.ports.values()
+            for port in self._shown("ports")
             if port["updated_at"] >= changed_since
             and (not ids or port["id"] in ids)
             and device_id in ("", port["device_id"])
@@ -223,13 +297,15 @@ class FakeNeutron:
             return web.json_response({}, status=401)
         if "changed_since" in query and not self.tells_changes:
             return web.json_response({"NeutronError": {"type": "HTTPBadRequest"}}, status=400)
-        segments = [{"id": segment, "network_id": network} for segment, network in self.segments.items()]
-        lists = {
-            "networks": self._network_documents(), "segments": segments, "subnets": [*self.subnets.values()],
-            "ports": [*self.ports.values()],
-        }  # fmt: skip
+        if name == "network-ip-availabilities":
+            counts = self._shown("network_ip_availabilities")
+            asked = query.getall("network_id")
+            some = [one for one in counts if one["network_id"] in asked][: self.pages_max]
+            return web.json_response({"network_ip_availabilities": some})
         links: list[dict[str, str]] = []
-        items = sorted(lists[name], key=lambda item: str(item["id"]))
+        items = sorted(self._shown(name), key=lambda item: str(item["id"]))
+        if "ip_version" in query:
+            items = [item for item in items if str(item["ip_version"]) == query["ip_version"]]
         if "id" in query:
             items = [item for item in items if item["id"] in query.getall("id")]
         if "device_id" in query:

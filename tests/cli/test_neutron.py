@@ -30,10 +30,10 @@ from roost.cli.manage import app
 from roost.cli.managing.adopt import adopt
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.serving.neutron import NeutronPoll, check_with_neutron, make_neutron
-from roost.cli.serving.openstack_metrics import read_neutron_metrics
+from roost.cli.serving.openstack_metrics import read_neutron_metrics, tell_neutron
 from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
@@ -124,15 +124,16 @@ async def test_an_audit_asks_neutron_and_says_when_it_cannot(
         assert (status, "it answers 503" in msgspec.json.decode(text)["error"]) == (5, True)
 
 
-async def test_a_user_who_sees_its_own_ports_only_is_refused_until_it_has_the_role(
+async def test_a_user_who_sees_a_part_is_refused_until_it_has_the_right(
     manage: Manage, database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(5, 1)
+    """The role service, and Neutron's default policies: it sees no segment, and subnets without theirs."""
+    ledger, neutron, segment = Ledger(database), FakeNeutron(roles=frozenset({"service"})), a_segment(5, 1)
     await sync_standard_names(ledger)
     await publish(ledger, segment)
     neutron.add_network({segment.uuid: 5})
     neutron.add_port(segment.uuid, a_uuid())
-    keystone = FakeKeystone(world=Today(), own_roles=("member", "reader"))
+    keystone = FakeKeystone(world=Today(), own_roles=("service",))
     await keystone.start()
     async with neutron.serve():
         monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
@@ -140,21 +141,30 @@ async def test_a_user_who_sees_its_own_ports_only_is_refused_until_it_has_the_ro
         monkeypatch.setenv("ROOST_KEYSTONE_AUTH_URL", keystone.url)
         monkeypatch.setenv("ROOST_KEYSTONE_USERNAME", "roost")
         monkeypatch.setenv("ROOST_KEYSTONE_PASSWORD", keystone.password)
+        for words in ((), ("--dry-run",)):
+            status, text = await manage("adopt", "--database", dsn, *words)
+            assert (status, "the user name of roost of [keystone], roles: service" in text) == (5, True), text
+            for line in ('"get_segment": "role:admin or', '"get_subnet:segment_id": "role:admin or'):
+                assert line in text
+        neutron.subnets, subnets = {}, neutron.subnets  # then nothing has a member left out
         status, text = await manage("adopt", "--database", dsn)
-        says = "name of roost of [keystone] has the roles member, reader, and needs service or admin"
-        assert (status, says in text) == (5, True), text
-        assert neutron.asked == [], "what it would say is not believed"
+        assert (status, "roles: service no segment: its user needs the rights get_segment and" in text) == (5, True)
+        neutron.subnets = subnets
         settings = read_settings(None)
         client = make_neutron(settings)
+        says = "does not say to the user name of roost of [keystone], roles: service on which segments"
         with structlog.testing.capture_logs() as logs:
             poll = asyncio.create_task(NeutronPoll(ledger, client, settings.neutron).run())
             async with asyncio.timeout(60):
                 while sum(says in str(entry.get("reason")) for entry in logs) < 2:
                     await asyncio.sleep(0.01)
-                assert neutron.asked == []
-                keystone.own_roles = ("Admin",)
+                assert says in str(await tell_neutron(ledger))
+                neutron.roles, keystone.own_roles = frozenset({"admin"}), ("Admin",)
                 while await Nova(Api(ledger)).used(segment) != 1:
                     await asyncio.sleep(0.01)
+                while await tell_neutron(ledger) is not None:
+                    await asyncio.sleep(0.01)
+            assert client.who_asks().endswith("roles: Admin"), "with a new token"
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
         await client.close()

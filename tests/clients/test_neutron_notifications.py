@@ -22,7 +22,8 @@ from roost.cli.serving.neutron import NeutronPoll, make_listener
 from roost.clients import neutron_notifications
 from roost.clients.neutron_notifications import Heard, NeutronListener, read_message
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView, run_round
+from roost.placement.service.neutron import run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest

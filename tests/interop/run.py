@@ -2,8 +2,8 @@
 
 INTEROP_DIR names such a cloud, made by the setup.sh of the folder that INTEROP_SRC names, which also has start.sh,
 stop.sh, gap.py and lifecycle.py. Roost is started here with an empty ledger, the cloud is started on it, gap.py boots,
-steps.py moves, and what they wrote is judged. With PLACEMENT_AUTH=keystone its users.sh must have been run; everybody
-then logs in. Exit status 0: every promise is kept; 1: not; 2: there is no such cloud.
+steps.py moves, and what they wrote is judged. Everybody logs in, and Neutron has its default policies: users.sh must
+have been run before, with ROOST_ROLES="admin service" for the user that Roost is. Exit status 0: every promise is kept; 1: not; 2: there is no such cloud.
 """
 
 import json
@@ -67,15 +67,13 @@ def _cloud(source: Path, directory: Path, log: Path) -> Iterator[Mapping[str, st
     base = int(os.environ.get("INTEROP_PORT_BASE", "17000"))
     listen = f"127.0.0.1:{base + 9}"
     named = {"INTEROP_SRC": str(source), "PLACEMENT_URL": f"http://{listen}", "INTEROP_PORT_BASE": str(base)}
-    environment = {**os.environ, **named}
+    environment = {**os.environ, **named, "PLACEMENT_AUTH": "keystone", "NEUTRON_AUTH": "keystone"}
     settings = {"ROOST_NEUTRON_URL": f"http://127.0.0.1:{base + 2}", "ROOST_PLACEMENT_IMPLIED_ADDRESSES": "true"}
-    auth = "noauth2"
-    if os.environ.get("PLACEMENT_AUTH") == "keystone":
-        auth, password = "keystone", os.environ.get("INTEROP_PASSWORD", "interop")
-        keystone = {"AUTH_URL": f"http://127.0.0.1:{base}", "USERNAME": "placement", "PASSWORD": password}
-        settings |= {f"ROOST_KEYSTONE_{name}": value for name, value in keystone.items()}
+    password = os.environ.get("INTEROP_PASSWORD", "interop")
+    keystone = {"AUTH_URL": f"http://127.0.0.1:{base}", "USERNAME": "roost", "PASSWORD": password}
+    settings |= {f"ROOST_KEYSTONE_{name}": value for name, value in keystone.items()}
     serve = [
-        "serve", "placement", "--with-neutron", f"--auth={auth}", f"--listen={listen}", f"--data-dir={directory}",
+        "serve", "placement", "--with-neutron", "--auth=keystone", f"--listen={listen}", f"--data-dir={directory}",
         f"--log-file={log}", "--log-format=json",
     ]  # fmt: skip
     roost = subprocess.Popen([*ROOST, *serve], stdout=subprocess.PIPE, text=True, env={**os.environ, **settings})

@@ -7,9 +7,11 @@ from tests.placement.calls import Api
 from tests.placement.neutron import Notifier
 from tests.placement.nova import Nova, Segment, a_segment, clause
 
+from roost.placement.rules.neutron_sight import Sight
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView, Round, run_round
+from roost.placement.service.neutron import Round, read_address_figures, run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.seams.placement import IPV4_ADDRESS
@@ -52,6 +54,11 @@ class Cloud:
         self.others = [Segment(addresses, first.hosts) for first, addresses in pairs]
         await self.publish(*self.others)
         await self.round()
+
+    async def sight(self) -> Sight:
+        """What is kept of the last round's."""
+        figures, _ = await read_address_figures(self.ledger)
+        return figures.sight
 
     async def round(self) -> Round:
         return await run_round(self.ledger, self.neutron, self.view)

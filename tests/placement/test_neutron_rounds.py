@@ -15,7 +15,8 @@ from roost.cli.serving.neutron import NeutronPoll
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.service import implied as implied_service
 from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
-from roost.placement.service.neutron import NeutronView, read_address_figures, run_round
+from roost.placement.service.neutron import read_address_figures, run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
@@ -360,26 +361,6 @@ async def test_changes_are_read_between_whole_lists(make: Make) -> None:
     await cloud.assert_agrees()
 
 
-async def test_a_neutron_that_lists_no_ports_any_more_is_not_believed(make: Make) -> None:
-    cloud = await make((400, 4))
-    segment = cloud.segments[0]
-    for _ in range(120):
-        cloud.neutron.add_port(segment.uuid, a_uuid())
-    await cloud.round()
-    ports, cloud.neutron.ports = cloud.neutron.ports, {}
-    done = await cloud.round()
-    assert [drift.repaired for drift in done.drifts] == [False] * 120
-    assert await cloud.nova.used(segment) == 120
-    cloud.ledger.neutron = cloud.neutron
-    assert not any(drift.repaired for drift in await AUDIT.run(cloud.ledger, repairs=Repairs.ALL))
-    cloud.neutron.ports = ports
-    assert (await cloud.round()).drifts == []
-    cloud.neutron.ports = {}
-    done = await run_round(cloud.ledger, cloud.neutron, cloud.view, give_back_all=True)
-    assert all(drift.repaired for drift in done.drifts)
-    await cloud.assert_agrees()
-
-
 @pytest.mark.parametrize("repairs", [Repairs.NONE, Repairs.ITSELF])
 async def test_the_audit_finds_and_repairs_the_same(make: Make, repairs: Repairs) -> None:
     cloud = await make((5, 2), (9, 2))
@@ -441,7 +422,10 @@ async def test_one_of_two_pollers_polls_and_the_other_takes_over(make: Make) -> 
 
     pollers = []
     for number in (1, 2):
-        neutron = Counting(cloud.neutron.segments, cloud.neutron.subnets, cloud.neutron.ports)
+        neutron = Counting(
+            networks=cloud.neutron.networks, segments=cloud.neutron.segments, subnets=cloud.neutron.subnets,
+            ports=cloud.neutron.ports,
+        )  # fmt: skip
         neutron.number = number
         poll = NeutronPoll(cloud.ledger, neutron, NeutronSettings(url="http://x", poll_s=0.01))
         pollers.append(asyncio.create_task(poll.run()))

@@ -19,7 +19,6 @@ from roost.placement.rules.neutron import (
     decide_changes,
     decide_claims_of_ports,
     decide_segments,
-    is_believable,
     is_segment,
     limit_by_truth,
     list_abandoned,
@@ -194,14 +193,6 @@ def test_what_nobody_claims_is_claimed_and_what_nobody_has_is_given_back(
     before = Seen({("s", "a"): seen} if seen else {}, 3.0)
     changes = decide_claims_of_ports(needs, claims, seen=before, grace_s=60.0)
     assert [short(change) for change in changes] == expected
-
-
-@pytest.mark.parametrize(
-    ("surpluses", "claims", "believed"),
-    [(0, 0, True), (100, 100, True), (101, 201, False), (101, 202, True), (5000, 9000, False)],
-)
-def test_most_claims_are_not_given_back_on_one_word(surpluses: int, claims: int, believed: bool) -> None:
-    assert is_believable(surpluses, claims) == believed
 
 
 def test_a_whole_state_is_decided_at_once() -> None:

@@ -201,9 +201,6 @@ def _adopt(
     pg_bin: PgBin = None,
     config: ConfigFile = None,
     dry_run: DryRun = False,
-    give_back_all: Annotated[
-        bool, typer.Option("--give-back-all", help="Believe Neutron also where it lists no port for most claims.")
-    ] = False,
     as_json: DifferencesAsJson = False,
 ) -> None:
     """Make the ledger count the addresses that a running Neutron's ports have, as `roost serve --with-neutron` does.
@@ -211,8 +208,8 @@ def _adopt(
     Which Neutron says the section [neutron] of the roost.toml, or ROOST_NEUTRON_URL. It may be repeated.
 
     Exit status 0: all that differed is written. 3: differences were found on --dry-run. 4: there was nothing to do.
-    5: Neutron cannot be asked. 6: something could not be written, and the report says what. 127: wrong usage, or a
-    roost.toml that cannot work. 255: it failed.
+    5: Neutron cannot be asked, or shows no segment. 6: something could not be written, and the report says what.
+    127: wrong usage, or a roost.toml that cannot work. 255: it failed.
 
     Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
     """
@@ -220,7 +217,7 @@ def _adopt(
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     console = table_console()
-    work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
+    work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json)
     run_with_status(work)
 
 

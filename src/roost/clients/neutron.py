@@ -1,26 +1,38 @@
-"""A Neutron over HTTP: its lists, read in pages of bounded size as a user who sees everything.
+"""A Neutron over HTTP: its lists, read in pages of bounded size as a user who should see everything.
 
-Source: Networking API v2.0, GET /v2.0/networks, /segments, /subnets and /ports, pagination by marker, extension
-standard-attr-timestamp (`changed_since`).
+What a user may not see is left out of a list that is answered 200: objects of others, and members of objects.
+Source: Networking API v2.0, GET /v2.0/networks, /segments, /subnets, /ports and /network-ip-availabilities, pagination
+by marker, extension standard-attr-timestamp (`changed_since`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import aiohttp
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.errors import reason_of
 from roost.platform.http_sessions import new_session, trust
-from roost.platform.keystone import Keystone
+from roost.platform.keystone import Keystone, OwnToken
 from roost.platform.settings import NeutronSettings
-from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+from roost.seams.neutron import (
+    GET_SEGMENT,
+    GET_SEGMENT_ID,
+    NeutronNetwork,
+    NeutronPartial,
+    NeutronPort,
+    NeutronSegment,
+    NeutronSubnet,
+    NeutronUnavailable,
+    PortPage,
+)
 
 CONNECTIONS_MAX = 4
 PAGES_MAX = 10_000
-ROLES_NEEDED = frozenset({"service", "admin"})
+COUNTED_MAX = 40
+"""Networks whose addresses are asked for at once: their ids are in the request's line."""
 MARKER_LOST_MAX = 3
 """How often a list is begun anew because the page's last object was deleted before the next page was asked for."""
 
@@ -45,13 +57,14 @@ class _Pool(Struct, frozen=True):
 
 class _Subnet(Struct, frozen=True):
     id: str
-    segment_id: str | None = None
+    segment_id: str | UnsetType | None = UNSET
     gateway_ip: str | None = None
     enable_dhcp: bool = False
     allocation_pools: tuple[_Pool, ...] = ()
     network_id: str = ""
     name: str = ""
     cidr: str = ""
+    service_types: tuple[str, ...] | None = ()
 
 
 class _FixedIp(Struct, frozen=True):
@@ -67,6 +80,21 @@ class _Port(Struct, frozen=True):
     project_id: str | None = ""
     fixed_ips: tuple[_FixedIp, ...] = ()
     updated_at: str | None = ""
+
+
+class _SubnetCount(Struct, frozen=True):
+    subnet_id: str
+    used_ips: int
+    ip_version: int = 4
+
+
+class _NetworkCount(Struct, frozen=True):
+    network_id: str
+    subnet_ip_availability: tuple[_SubnetCount, ...] = ()
+
+
+class _Counts(Struct, frozen=True):
+    network_ip_availabilities: tuple[_NetworkCount, ...]
 
 
 class _Link(Struct, frozen=True):
@@ -92,7 +120,21 @@ class HttpNeutron:
         self._url = f"{settings.url.rstrip('/').removesuffix('/v2.0')}/v2.0"
         self._session: aiohttp.ClientSession | None = None
         self._tells_changes = True
-        self._token_powerless = ""
+        self._token: OwnToken | None = None
+        self._token_unwanted = ""
+
+    def who_asks(self) -> str:
+        """See NeutronClient.who_asks."""
+        if self._keystone is None:
+            return "the token of [neutron]" if self._settings.token else "nobody, without a token"
+        if self._token is None:
+            return "the user of [keystone], which has no token yet"
+        roles = ", ".join(self._token.roles) or "none"
+        return f"the user {self._token.user} of [keystone], roles: {roles}"
+
+    def forget_token(self) -> None:
+        """See NeutronClient.forget_token."""
+        self._token_unwanted = self._token.text if self._token is not None else ""
 
     async def list_networks(self) -> list[NeutronNetwork]:
         """See NeutronClient.list_networks."""
@@ -106,20 +148,54 @@ class HttpNeutron:
 
     async def list_subnets(self) -> list[NeutronSubnet]:
         """See NeutronClient.list_subnets."""
+        documents = await self._list("subnets", _Subnet, (("ip_version", "4"),))
+        if any(document.segment_id is UNSET for document in documents):
+            hidden = f"Neutron at {self._url} does not say to {self.who_asks()} on which segments its subnets are"
+            raise NeutronPartial(hidden, GET_SEGMENT, GET_SEGMENT_ID)
         return [
             NeutronSubnet(
                 id=document.id,
-                segment_id=document.segment_id,
+                segment_id=document.segment_id or "",
                 gateway_ip=document.gateway_ip,
                 enable_dhcp=document.enable_dhcp,
                 pools=tuple((pool.start, pool.end) for pool in document.allocation_pools),
                 network_id=document.network_id,
                 name=document.name,
                 cidr=document.cidr,
+                service_types=document.service_types or (),
             )
-            for document in await self._list("subnets", _Subnet, (("ip_version", "4"),))
-            if document.segment_id is not None
+            for document in documents
         ]
+
+    async def count_addresses(self, network_ids: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+        """See NeutronClient.count_addresses. What an answer leaves out, as its pages are small, is asked for again."""
+        counts: dict[str, Mapping[str, int]] = {}
+        uncounted = sorted(set(network_ids))
+        while uncounted:
+            batch = uncounted[:COUNTED_MAX]
+            answer = await self._count_networks(batch)
+            counts |= answer
+            uncounted = [network for network in uncounted if network not in (answer or batch)]
+        return counts
+
+    async def _count_networks(self, network_ids: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+        name = "network-ip-availabilities"
+        status, body = await self._ask(name, [("network_id", network) for network in network_ids])
+        if status in (403, 404):  # by policy, or without the service plugin network_ip_availability
+            return {}
+        if status != 200:
+            raise self._unavailable(name, f"it answers {status}")
+        try:
+            answer = msgspec.json.decode(body, type=_Counts)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._unavailable(name, f"its answer is none: {error}") from error
+        return {
+            network.network_id: {
+                subnet.subnet_id: subnet.used_ips for subnet in network.subnet_ip_availability if subnet.ip_version == 4
+            }
+            for network in answer.network_ip_availabilities
+            if network.network_id in network_ids
+        }
 
     async def list_ports(
         self, *, changed_since: str = "", ids: Sequence[str] = (), device_id: str = ""
@@ -197,8 +273,8 @@ class HttpNeutron:
         if status == 400 and any(key == "changed_since" for key, _ in query):
             raise _Refused(f"it answers {status}")
         if status != 200:
-            hint = "; its user needs the role service or admin" if status in (401, 403) else ""
-            raise self._unavailable(name, f"it answers {status}{hint}")
+            hint = {401: f" to {self.who_asks()}", 403: f": {self.who_asks()} needs the right get_{name[:-1]}"}
+            raise self._unavailable(name, f"it answers {status}{hint.get(status, '')}")
         try:
             members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
             page = msgspec.json.decode(members[name], type=list[kind])  # type: ignore[valid-type]
@@ -210,10 +286,10 @@ class HttpNeutron:
     async def _ask(self, name: str, query: Query) -> tuple[int, bytes]:
         """Return (status, body). A token of Keystone's that Neutron does not take any more is renewed once."""
         try:
-            token = self._settings.token if self._keystone is None else await self._own_token(name, self._keystone)
+            token = self._settings.token if self._keystone is None else await self._own_token(self._keystone)
             status, body = await self._send(name, query, token)
             if status == 401 and self._keystone is not None:
-                token = await self._own_token(name, self._keystone, refused=token)
+                token = await self._own_token(self._keystone, refused=token)
                 status, body = await self._send(name, query, token)
         except AuthenticationUnavailable as error:
             raise self._unavailable(name, "Keystone gives Roost no token; the log has the reason") from error
@@ -221,19 +297,11 @@ class HttpNeutron:
             raise self._unavailable(name, reason_of(error)) from error
         return status, body
 
-    async def _own_token(self, name: str, keystone: Keystone, *, refused: str = "") -> str:
-        """Return a token of Keystone's whose user sees the ports of all projects: others get 200 and a part of them.
-
-        One without such a role is asked for anew each time, as its user may have it meanwhile.
-        """
-        token = await keystone.own_token(refused=refused or self._token_powerless)
-        self._token_powerless = ""
-        if ROLES_NEEDED.isdisjoint(role.lower() for role in token.roles):
-            self._token_powerless = token.text
-            roles = "the roles " + ", ".join(token.roles) if token.roles else "no roles"
-            needs = "needs service or admin, to see the ports of all projects"
-            raise self._unavailable(name, f"the user {token.user} of [keystone] has {roles}, and {needs}")
-        return token.text
+    async def _own_token(self, keystone: Keystone, *, refused: str = "") -> str:
+        """Return a token of Keystone's; another than one that is refused or unwanted."""
+        self._token = await keystone.own_token(refused=refused or self._token_unwanted)
+        self._token_unwanted = ""
+        return self._token.text
 
     async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
         if self._session is None:

@@ -1,6 +1,6 @@
 """What a Neutron beside Roost's ledger tells of its segments: which addresses there are, and which ports have them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -12,6 +12,27 @@ class NeutronUnavailable(RoostError):
     """Neutron cannot be asked."""
 
     retry = Retry.NOW
+
+
+class NeutronPartial(NeutronUnavailable):
+    """Neutron shows a part of what there is only: its policy hides the rest from this user.
+
+    The sentence names the right and the lines of policy that grant it.
+    """
+
+    def __init__(self, hidden: str, *rights: str) -> None:
+        lines = "; ".join(f'"{right}": "role:admin or role:service"' for right in rights)
+        many = "s" if len(rights) > 1 else ""
+        super().__init__(
+            f"{hidden}: its user needs the right{many} {' and '.join(rights)}, which the role admin has. "
+            f"In Neutron's policy.yaml this grants it to the role service: {lines}"
+        )
+
+
+GET_SEGMENT = "get_segment"
+GET_SEGMENT_ID = "get_subnet:segment_id"
+GET_AVAILABILITY = "get_network_ip_availability"
+"""Rights by the names of Neutron's policy. Source: Neutron 29, neutron/conf/policies/."""
 
 
 class NeutronNetwork(Struct, frozen=True):
@@ -30,7 +51,10 @@ class NeutronSegment(Struct, frozen=True):
 
 
 class NeutronSubnet(Struct, frozen=True, kw_only=True):
-    """An IPv4 subnet on a segment. pools: first and last address of each, as text."""
+    """An IPv4 subnet. pools: first and last address of each, as text. segment_id: "" for one on no segment.
+
+    service_types: the device owners that it is for; none: for all.
+    """
 
     id: str
     segment_id: str
@@ -40,6 +64,7 @@ class NeutronSubnet(Struct, frozen=True, kw_only=True):
     network_id: str = ""
     name: str = ""
     cidr: str = ""
+    service_types: tuple[str, ...] = ()
 
 
 class NeutronPort(Struct, frozen=True, kw_only=True):
@@ -61,7 +86,13 @@ class PortPage(Struct, frozen=True):
 
 
 class NeutronClient(Protocol):
-    """A Neutron, asked as a user who sees everything. Every call raises NeutronUnavailable."""
+    """A Neutron, asked as a user who should see everything. Every call with a remote one raises NeutronUnavailable."""
+
+    def who_asks(self) -> str:
+        """Return which user asks, with its roles as far as they are known, in words."""
+
+    def forget_token(self) -> None:
+        """Ask with a new token from now on: the user may have got a right meanwhile."""
 
     async def list_networks(self) -> list[NeutronNetwork]:
         """Return all networks.
@@ -76,9 +107,17 @@ class NeutronClient(Protocol):
         """
 
     async def list_subnets(self) -> list[NeutronSubnet]:
-        """Return the IPv4 subnets that are on a segment.
+        """Return the IPv4 subnets. Raises NeutronPartial where it is hidden on which segments they are.
 
         Remote: GET /v2.0/subnets?ip_version=4, in pages.
+        """
+
+    async def count_addresses(self, network_ids: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+        """Return network -> IPv4 subnet -> how many addresses Neutron itself counts as used, whoever has them.
+
+        A network that is deleted is left out; nothing is returned to who may not ask.
+
+        Remote: GET /v2.0/network-ip-availabilities?network_id={id}
         """
 
     async def list_ports(

@@ -11,9 +11,10 @@ from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
 from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView, Round, run_round
+from roost.placement.service.neutron import Round, run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.platform.env import Env
-from roost.seams.neutron import NeutronUnavailable
+from roost.seams.neutron import GET_SEGMENT, GET_SEGMENT_ID, NeutronPartial, NeutronUnavailable
 
 ADOPTED, DIFFERS, NOTHING_TO_DO, INCOMPLETE = 0, 3, 4, 6
 POOL_SIZE = 4
@@ -26,7 +27,6 @@ async def adopt(
     config: Path | None,
     dry_run: bool = False,
     as_json: bool = False,
-    give_back_all: bool = False,
 ) -> int:
     """Run one round with Neutron, print what differed; returns the exit status.
 
@@ -39,7 +39,9 @@ async def adopt(
             ledger = Ledger(database, Env(), settings.placement)
             await sync_standard_names(ledger)
             view = NeutronView(grace_s=settings.neutron.claim_grace_s)
-            done = await run_round(ledger, neutron, view, dry_run=dry_run, give_back_all=give_back_all)
+            done = await run_round(ledger, neutron, view, dry_run=dry_run)
+            if not done.segments:
+                raise NeutronPartial(f"Neutron shows {neutron.who_asks()} no segment", GET_SEGMENT, GET_SEGMENT_ID)
     except NeutronUnavailable as error:
         print_unread(console, error, as_json=as_json)
         return UNREAD

@@ -11,7 +11,8 @@ from roost.clients.neutron import HttpNeutron
 from roost.clients.neutron_notifications import Heard, NeutronListener
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.neutron import NeutronView, Round, run_round
+from roost.placement.service.neutron import Round, run_round
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.store.neutron import lock_poll, unlock_poll
 from roost.platform.errors import BadRequest, DatabaseUnavailable
 from roost.platform.keystone import Keystone

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from roost.placement.model import ProviderRow
 from roost.placement.service.figures import list_providers
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import read_address_figures
+from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api
 
 RESOURCE_LABELS = ("hostname", "resourcetype")
@@ -68,7 +69,7 @@ def address_metrics(subnets: Iterable[tuple[Sequence[str], int, int]], ports_wit
 
 
 async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
-    """Return the addresses that the last round with Neutron saw, and how old that is; no age before the first."""
+    """Return what the last round with Neutron saw, and how old that is; no age before the first."""
     figures, age_s = await read_address_figures(ledger)
     subnets = [
         (
@@ -85,7 +86,21 @@ async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
     if age_s is not None:
         text = "Seconds since a round with Neutron last ended, by any process, which the addresses are of."
         metrics.append(GaugeMetricFamily("roost_neutron_round_age_seconds", text, value=age_s))
+    sight = figures.sight
+    text = "Segments that Neutron showed in the last round; none may mean that its user has no right to see them."
+    metrics.append(GaugeMetricFamily("roost_neutron_segments_seen", text, value=sight.segments))
+    text = "Rounds in which Neutron showed less than there is, so that something was not given back, or nothing done."
+    metrics.append(CounterMetricFamily("roost_neutron_rounds_unbelieved", text, value=sight.rounds_unbelieved))
     return metrics
+
+
+async def tell_neutron(ledger: Ledger) -> str | None:
+    """Return what operators should know of the last round with Neutron; None where all is well."""
+    try:
+        figures, _ = await read_address_figures(ledger)
+    except DatabaseUnavailable:
+        return None  # which is told already
+    return figures.sight.note()
 
 
 class _Given(Collector):

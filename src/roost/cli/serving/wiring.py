@@ -1,6 +1,6 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli.serving import access
-from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics
+from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics, tell_neutron
 from roost.cli.serving.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
@@ -144,7 +144,9 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
-    tell = parts.cloud.tell_recovery if parts.cloud else None
+    tell: Callable[[], Awaitable[str | None]] | None = parts.cloud.tell_recovery if parts.cloud else None
+    if parts.neutron:
+        tell = partial(tell_neutron, parts.ledger)
     routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain, tell), metrics_route(parts.telemetry)]
     addresses = parts.cloud.address_metrics if parts.cloud else None
     if parts.neutron:

@@ -23,17 +23,19 @@ from roost.seams.placement import IPV4_ADDRESS, SEGMENT_NAME, Inventory
 
 COMPUTE_OWNER = "compute:"
 DHCP_OWNER = "network:dhcp"
-SURPLUSES_ALWAYS = 100
-"""So many claims are given back in a round even if they are most of all."""
 
 
 class NeutronState(Struct, frozen=True):
-    """All that Neutron says. networks: for their names."""
+    """All that Neutron says. networks: for their names.
+
+    subnets: those on segments whose addresses servers get. subnets_uncounted: all others.
+    """
 
     segments: Sequence[NeutronSegment]
     subnets: Sequence[NeutronSubnet]
     ports: Sequence[NeutronPort]
     networks: Sequence[NeutronNetwork] = ()
+    subnets_uncounted: Sequence[NeutronSubnet] = ()
 
 
 class SubnetFigures(Struct, frozen=True, kw_only=True):
@@ -125,6 +127,18 @@ class Surplus(Struct, frozen=True, kw_only=True):
 
 
 Change = SegmentChange | PortChange | Surplus
+
+
+def new_state(
+    segments: Sequence[NeutronSegment],
+    subnets: Sequence[NeutronSubnet],
+    ports: Sequence[NeutronPort],
+    networks: Sequence[NeutronNetwork],
+) -> NeutronState:
+    """Return what Neutron says, with the subnets apart whose addresses are no room for servers."""
+    counted = [subnet for subnet in subnets if subnet.segment_id]
+    uncounted = [subnet for subnet in subnets if not subnet.segment_id]
+    return NeutronState(segments, counted, ports, networks, uncounted)
 
 
 def decide_changes(
@@ -299,14 +313,6 @@ def decide_claims_of_ports(
         if gone > 0:
             changes.append(_surplus(claim, gone))
     return changes
-
-
-def is_believable(surpluses: int, claims: int) -> bool:
-    """Return whether so many of so many claims may be given back because Neutron lists no port for them.
-
-    A user that suddenly sees less, or a Neutron on an older database, must not free what runs.
-    """
-    return surpluses <= SURPLUSES_ALWAYS or surpluses * 2 <= claims
 
 
 def _surplus(claim: AddressClaim, amount: int) -> Surplus:

@@ -4,13 +4,9 @@ A round is made of changes that stand alone, so one that is cut off anywhere lea
 else wrote meanwhile is not overwritten: each write names the generation that was read; the next round looks again.
 """
 
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,24 +18,35 @@ from roost.placement.rules.neutron import (
     Change,
     NeutronState,
     PortChange,
-    Seen,
     SegmentChange,
     Surplus,
     decide_changes,
-    is_believable,
-    list_needs,
     sum_addresses,
-    sum_needs,
+)
+from roost.placement.rules.neutron_sight import (
+    Exchange,
+    KeptFigures,
+    NetworkCounts,
+    Sight,
+    describe,
+    find_shortages,
+    find_whole_segments,
+    gives_back,
+    limit_to_believed,
+    list_networks_by_segment,
+    pair_claims,
 )
 from roost.placement.service import claims as claims_service
-from roost.placement.service.ledger import CLAIM_GRACE_S, Ledger
+from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import find_ids
+from roost.placement.service.neutron_view import NeutronView
 from roost.placement.service.reshape import NewInventories, reshape
 from roost.placement.store import neutron as neutron_store
 from roost.placement.store import providers as providers_store
 from roost.platform.audit import Check, Finding
+from roost.platform.database import Connection
 from roost.platform.drift import Drift
-from roost.seams.neutron import NeutronClient, NeutronNetwork, NeutronPort
+from roost.seams.neutron import GET_SEGMENT, GET_SEGMENT_ID, NeutronClient, NeutronPartial
 from roost.seams.placement import (
     IPV4_ADDRESS,
     Allocations,
@@ -51,147 +58,133 @@ from roost.seams.placement import (
     subtract_allocations,
 )
 
-log = structlog.get_logger()
-
 NOBODY = "00000000-0000-0000-0000-000000000000"
-DOUBTS_MAX = 100
-"""Ports that may be deleted that are asked for by their ids; of more, all ports are read."""
-
-Of = TypeVar("Of", SegmentChange, PortChange, Surplus)
-
-
-@dataclass
-class NeutronView:
-    """What a poller knows of Neutron from round to round; without it, a round reads everything.
-
-    full_s: how often all ports are read, as deleted ones are among no changes. clock: monotonic seconds.
-    """
-
-    full_s: float = 0.0
-    grace_s: float = CLAIM_GRACE_S
-    clock: Callable[[], float] = time.monotonic
-    _ports: dict[str, NeutronPort] = field(default_factory=dict)
-    _networks: Sequence[NeutronNetwork] = ()
-    _changed_at: str = ""
-    _full_at_s: float = float("-inf")
-    _seen: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    _seen_at_s: float = 0.0
-    _doubted: set[str] = field(default_factory=set)
-    _doubts_of_all: int = 0
-    _doubts_of_all_done: int = 0
-
-    def doubt(self, port_id: str) -> None:
-        """Ask Neutron at the next round whether that port is still there: somebody says that it is not."""
-        if port_id in self._ports:
-            self._doubted.add(port_id)
-
-    def doubt_all(self) -> None:
-        """Read all ports at the next round: some may be deleted, nobody says which."""
-        self._doubts_of_all += 1
-
-    async def read(self, neutron: NeutronClient) -> NeutronState:
-        """Return all that Neutron says now. Raises NeutronUnavailable."""
-        segments = await neutron.list_segments()
-        subnets = await neutron.list_subnets()
-        await self._read_ports(neutron)
-        if {subnet.network_id for subnet in subnets} - {network.id for network in self._networks}:
-            self._networks = await neutron.list_networks()
-        return NeutronState(segments, subnets, list(self._ports.values()), self._networks)
-
-    def seen(self) -> Seen:
-        """Return what the round before saw."""
-        return Seen(self._seen, self.clock() - self._seen_at_s)
-
-    def note(self, state: NeutronState, at_s: float) -> None:
-        """Keep what a round saw that began then."""
-        self._seen, self._seen_at_s = sum_needs(list_needs(state)), at_s
-
-    async def _read_ports(self, neutron: NeutronClient) -> None:
-        now_s = self.clock()
-        doubted, doubts_of_all = sorted(self._doubted), self._doubts_of_all
-        is_full_due = (
-            now_s - self._full_at_s >= self.full_s
-            or len(doubted) > DOUBTS_MAX
-            or doubts_of_all > self._doubts_of_all_done
-        )
-        if not is_full_due and self._changed_at:
-            page = await neutron.list_ports(changed_since=self._changed_at)
-            if page is not None:
-                self._ports |= {port.id: port for port in page.ports}
-                self._changed_at = max(self._changed_at, page.changed_at)
-                await self._forget_deleted(neutron, doubted)
-                return
-        page = await neutron.list_ports()
-        assert page is not None
-        self._ports = {port.id: port for port in page.ports}
-        self._networks = ()  # they are renamed now and then
-        self._changed_at, self._full_at_s, self._doubts_of_all_done = page.changed_at, now_s, doubts_of_all
-        self._doubted.difference_update(doubted)
-
-    async def _forget_deleted(self, neutron: NeutronClient, doubted: Sequence[str]) -> None:
-        """Forget the ports that are said to be deleted, as far as Neutron says so too."""
-        if not doubted:
-            return
-        page = await neutron.list_ports(ids=doubted)
-        assert page is not None
-        for port_id in {*doubted} - {port.id for port in page.ports}:
-            self._ports.pop(port_id, None)
-        self._doubted.difference_update(doubted)
 
 
 class Round(Struct, frozen=True, kw_only=True):
     """What a round found and did. drifts: `repaired` where it was written. ports, segments: that Neutron has.
 
-    unpublished: segments with IPv4 subnets for which Neutron has published no provider.
+    unpublished: segments with IPv4 subnets for which Neutron has published no provider. sight: what it may see.
     """
 
     drifts: Sequence[Drift]
     segments: int
     ports: int
     unpublished: Sequence[str]
+    sight: Sight
 
 
-async def run_round(
-    ledger: Ledger, neutron: NeutronClient, view: NeutronView, *, dry_run: bool = False, give_back_all: bool = False
-) -> Round:
+async def run_round(ledger: Ledger, neutron: NeutronClient, view: NeutronView, *, dry_run: bool = False) -> Round:
     """Make the ledger agree with Neutron, or only say what would be changed.
 
-    give_back_all: also where most claims would be given back, which is not believed else.
-    Raises NeutronUnavailable, DatabaseUnavailable; what was written until then stays, and the next round goes on.
+    Raises NeutronUnavailable, NeutronPartial, DatabaseUnavailable; what was written until then stays, and the next
+    round goes on.
     """
     began_at_s = view.clock()
-    state = await view.read(neutron)
-    providers, changes = await _decide(ledger, state, view)
-    done = set[Change]() if dry_run else await _apply(ledger, providers, changes, give_back_all=give_back_all)
-    view.note(state, began_at_s)
+    try:
+        seen = await _look(ledger, neutron, view)
+    except NeutronPartial as error:
+        neutron.forget_token()
+        if not dry_run:
+            await _keep_fault(ledger, user=neutron.who_asks(), fault=str(error), segments=view.segments_seen)
+        raise
+    writable = [change for change in seen.changes.values() if change is not None]
+    done = set[Change]() if dry_run else await _apply(ledger, seen.providers, writable)
+    view.note(seen.state, began_at_s)
     if not dry_run:
-        await _keep_figures(ledger, sum_addresses(state))
-    with_subnets = {subnet.segment_id for subnet in state.subnets}
+        await _keep_figures(ledger, sum_addresses(seen.state), seen.sight)
     return Round(
-        drifts=[replace(change.drift(), repaired=change in done) for change in changes],
-        segments=len(state.segments),
-        ports=len(state.ports),
-        unpublished=sorted(with_subnets - providers.keys()),
+        drifts=[replace(change.drift(), repaired=change in done) for change in seen.changes],
+        segments=len(seen.state.segments),
+        ports=len(seen.state.ports),
+        unpublished=seen.unpublished,
+        sight=seen.sight,
     )
 
 
-async def _keep_figures(ledger: Ledger, figures: AddressFigures) -> None:
-    """Keep what this round saw of addresses where every process can read it."""
+class _Seen(Struct, frozen=True):
+    """What a round found. changes: what differs -> what may be written of it, None for nothing."""
+
+    state: NeutronState
+    providers: Mapping[str, ProviderRow]
+    changes: Mapping[Change, Change | None]
+    unpublished: Sequence[str]
+    sight: Sight
+
+
+async def _look(ledger: Ledger, neutron: NeutronClient, view: NeutronView) -> _Seen:
+    """Read Neutron's lists, then the ledger, then Neutron's own count. Raises NeutronPartial, NeutronUnavailable."""
+    state = await view.read(neutron)
+    providers, changes = await _decide(ledger, state, view)
+    networks = list_networks_by_segment(state, providers)
+    if not state.segments and networks:
+        hidden = f"Neutron shows {neutron.who_asks()} no segment, though the ledger knows {len(networks)}"
+        raise NeutronPartial(hidden, GET_SEGMENT, GET_SEGMENT_ID)
+    network_ids = {networks[uuid] for uuid in providers if uuid in networks}
+    if not view.was_full:
+        network_ids &= {networks.get(change.segment_uuid) for change in changes if gives_back(change)}
+    # One that exists is among them: if none is counted, Roost may not ask.
+    network_ids |= {min(segment.network_id for segment in state.segments)} if state.segments else set()
+    counts = await neutron.count_addresses(sorted(network_ids))
+    if view.was_full:
+        await _refuse_hidden(neutron, view, state, counts)
+    whole = find_whole_segments(networks, state, counts)
+    unpublished = sorted({subnet.segment_id for subnet in state.subnets if subnet.segment_id} - providers.keys())
+    unbelieved = {change.segment_uuid for change in changes if gives_back(change)} - whole
+    may_count = bool(counts) or not network_ids
+    sight = describe(
+        state, user=neutron.who_asks(), may_count=may_count, unpublished=unpublished, unbelieved=unbelieved
+    )
+    judged = {change: limit_to_believed(change, whole) for change in changes}
+    return _Seen(state, providers, judged, unpublished, sight)
+
+
+async def _refuse_hidden(neutron: NeutronClient, view: NeutronView, state: NeutronState, counts: NetworkCounts) -> None:
+    """Raise NeutronPartial where what Neutron has counted is not shown: not before the count, and not after it."""
+    if not find_shortages(state, counts):
+        return
+    shortages = find_shortages(await view.read_again(neutron, state), counts)
+    if shortages:
+        first, who = shortages[0], neutron.who_asks()
+        says = f"Neutron counts {first.counted} addresses on subnet {first.subnet_id}"
+        if first.shown is None:
+            raise NeutronPartial(f"{says}, and does not show {who} the subnet", "get_subnet")
+        raise NeutronPartial(f"{says}, and shows {who} ports with {first.shown} of them", "get_port")
+
+
+async def _keep_figures(ledger: Ledger, figures: AddressFigures, sight: Sight) -> None:
+    """Keep what this round saw where every process can read it."""
     async with ledger.database.connection() as connection:
-        await neutron_store.set_figures(connection, msgspec.json.encode(figures).decode())
+        rounds_unbelieved = (await _get_figures(connection))[0].sight.rounds_unbelieved + bool(sight.note())
+        sight = replace(sight, rounds_unbelieved=rounds_unbelieved)
+        kept = KeptFigures(figures.subnets, figures.ports_without_address, sight)
+        await neutron_store.set_figures(connection, msgspec.json.encode(kept).decode())
 
 
-async def read_address_figures(ledger: Ledger) -> tuple[AddressFigures, float | None]:
+async def _keep_fault(ledger: Ledger, *, user: str, fault: str, segments: int) -> None:
+    """Keep why a round was refused, beside the figures of the last one that was not, which stay as old as they are."""
+    async with ledger.database.connection() as connection:
+        before, _ = await _get_figures(connection)
+        rounds_unbelieved = before.sight.rounds_unbelieved + 1
+        sight = replace(before.sight, user=user, fault=fault, segments=segments, rounds_unbelieved=rounds_unbelieved)
+        await neutron_store.change_figures(connection, msgspec.json.encode(replace(before, sight=sight)).decode())
+
+
+async def read_address_figures(ledger: Ledger) -> tuple[KeptFigures, float | None]:
     """Return what the last round saw of addresses, whichever process did it, and how many seconds ago it ended.
 
-    Nothing, and None, before the first.
+    Nothing, and None, before the first. Its sight is of the last round that began, also of one that was refused.
     """
     async with ledger.database.connection() as connection:
-        kept = await neutron_store.get_figures(connection)
+        return await _get_figures(connection)
+
+
+async def _get_figures(connection: Connection) -> tuple[KeptFigures, float | None]:
+    kept = await neutron_store.get_figures(connection)
     if kept is None:
-        return AddressFigures(), None
+        return KeptFigures(), None
     text, age_s = kept
-    return msgspec.json.decode(text, type=AddressFigures), age_s
+    return msgspec.json.decode(text, type=KeptFigures), age_s
 
 
 async def _decide(
@@ -207,49 +200,50 @@ async def _decide(
     return providers, decide_changes(state, providers, claims, seen=view.seen(), grace_s=view.grace_s)
 
 
-async def _apply(
-    ledger: Ledger, providers: Mapping[str, ProviderRow], changes: Sequence[Change], *, give_back_all: bool = False
-) -> set[Change]:
-    """Write the changes; returns those that are written. What changed since it was read is left for the next round."""
+async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: Sequence[Change]) -> set[Change]:
+    """Write the changes; returns those that are written. What changed since it was read is left for the next round.
+
+    What takes addresses away comes first. A claim that is returned goes in one write with the claims of ports that have
+    its addresses now, so that nobody is offered them in between.
+    """
     segments = [change for change in changes if isinstance(change, SegmentChange)]
     ports = [change for change in changes if isinstance(change, PortChange)]
-    done: set[Change] = set()
     surpluses = [change for change in changes if isinstance(change, Surplus)]
-    if give_back_all or await _is_believable(ledger, len(surpluses)):
-        done |= await _give_back(ledger, surpluses)
+    done: set[Change] = set()
+    for change in segments:
+        if not gives_back(change) and await _set_inventory(ledger, providers[change.segment_uuid], change, []):
+            done.add(change)
+    done |= await _exchange(ledger, pair_claims(surpluses, ports))
+    for change in segments:
+        if gives_back(change):
+            with_claims = [p for p in ports if p not in done and p.need.segment_uuid == change.segment_uuid]
+            if await _set_inventory(ledger, providers[change.segment_uuid], change, with_claims):
+                done |= {change, *with_claims}
     unreleased = {surplus.segment_uuid for surplus in surpluses if surplus not in done}
     for change in segments:
         if change.network_id is None and change.segment_uuid in unreleased:
-            continue  # it is found by its network until nothing is claimed of it
-        with_claims = [port for port in ports if port.need.segment_uuid == change.segment_uuid]
-        done |= await _set_segment(ledger, providers[change.segment_uuid], change, with_claims)
+            done.discard(change)  # it is found by its network until nothing is claimed of it
+        elif change.network_before != change.network_id:
+            await _set_network(ledger, providers[change.segment_uuid], change.network_id)
     return done | await _claim_ports(ledger, [port for port in ports if port not in done])
 
 
-async def _set_segment(
-    ledger: Ledger, row: ProviderRow, change: SegmentChange, ports: Sequence[PortChange]
-) -> set[Change]:
-    """Set a segment's inventory together with the claims of its ports, which may have been in `reserved` before.
-
-    Alone only if that frees nothing: else what a port has would be offered to others.
-    """
+async def _set_network(ledger: Ledger, row: ProviderRow, network_id: str | None) -> None:
     async with ledger.database.transaction() as tx:
-        locked = await providers_store.lock_provider_rows(tx, [row.uuid])
-        if row.uuid in locked and change.network_before != change.network_id:
-            await neutron_store.set_networks(tx, {row.id: change.network_id})
+        if row.uuid in await providers_store.lock_provider_rows(tx, [row.uuid]):
+            await neutron_store.set_networks(tx, {row.id: network_id})
+
+
+async def _set_inventory(ledger: Ledger, row: ProviderRow, change: SegmentChange, ports: Sequence[PortChange]) -> bool:
+    """Set a segment's inventory together with the claims of its ports, which may have been in `reserved` before."""
     if change.inventory is None or change.before == change.inventory:
-        return {change}
+        return True
     inventories = {row.uuid: NewInventories(row.generation, {**row.inventories, IPV4_ADDRESS: change.inventory})}
     try:
         answer = await reshape(ledger, inventories, [_port_claim(port) for port in ports])
-        if isinstance(answer, Claimed):
-            return {change, *ports}
-        if change.before is None or change.inventory.capacity > change.before.capacity:
-            return set()
-        await reshape(ledger, inventories, [])
     except (ConcurrentUpdate, ReshapeProviderNotFound, InventoryInUse):
-        return set()
-    return {change}
+        return False
+    return isinstance(answer, Claimed)
 
 
 async def _claim_ports(ledger: Ledger, ports: Sequence[PortChange]) -> set[Change]:
@@ -270,37 +264,26 @@ def _port_claim(port: PortChange) -> ConsumerClaim:
     )
 
 
-async def _is_believable(ledger: Ledger, surpluses: int) -> bool:
-    if is_believable(surpluses, 0):
-        return True
-    async with ledger.database.connection() as connection:
-        classes = await find_ids(ledger, connection, NameKind.RESOURCE_CLASS, {IPV4_ADDRESS})
-        claims = await neutron_store.count_address_claims(connection, resource_class_id=classes[IPV4_ADDRESS])
-    if is_believable(surpluses, claims):
-        return True
-    log.error(
-        "Neutron lists no ports for most of what is claimed, so nothing is given back: does its user see all ports?",
-        claims=claims, of_no_port=surpluses, otherwise="roost-manage adopt --give-back-all",
-    )  # fmt: skip
-    return False
-
-
-async def _give_back(ledger: Ledger, surpluses: Sequence[Surplus]) -> set[Change]:
-    by_consumer: dict[str, list[Surplus]] = {}
-    for surplus in surpluses:
-        by_consumer.setdefault(surplus.consumer_uuid, []).append(surplus)
-    consumers = await claims_service.get_consumers(ledger, list(by_consumer))
-    claims = []
-    for uuid, parts in by_consumer.items():
-        if uuid in consumers and consumers[uuid].generation == parts[0].generation:
-            gone: Allocations = {part.segment_uuid: {IPV4_ADDRESS: part.amount} for part in parts}
-            claims.append(consumers[uuid].claiming(subtract_allocations(consumers[uuid].allocations, gone)))
-    answers = await claims_service.claim(ledger, [ClaimGroup((claim,)) for claim in claims])
-    kept = zip(claims, answers, strict=True)
-    return {part for claim, answer in kept if isinstance(answer, Claimed) for part in by_consumer[claim.consumer_uuid]}
+async def _exchange(ledger: Ledger, exchanges: Mapping[str, Exchange]) -> set[Change]:
+    """Return claims that no port has, by consumer, each together with the claims that take its addresses."""
+    consumers = await claims_service.get_consumers(ledger, list(exchanges))
+    changes: list[tuple[Change, ...]] = []
+    groups = []
+    for uuid, (surpluses, ports) in exchanges.items():
+        if uuid in consumers and consumers[uuid].generation == surpluses[0].generation:
+            gone: Allocations = {part.segment_uuid: {IPV4_ADDRESS: part.amount} for part in surpluses}
+            claim = consumers[uuid].claiming(subtract_allocations(consumers[uuid].allocations, gone))
+            groups.append(ClaimGroup((claim, *map(_port_claim, ports))))
+            changes.append((*surpluses, *ports))
+    answers = await claims_service.claim(ledger, groups)
+    written = [parts for parts, answer in zip(changes, answers, strict=True) if isinstance(answer, Claimed)]
+    return {change for parts in written for change in parts}
 
 
 # The same as an audit: a round of its own, without what the poller remembers.
+
+Judged = tuple[Change, Change | None]
+"""What differs, and what may be written of it."""
 
 
 async def _ask_neutron(ledger: Ledger) -> AsyncIterator[Sequence[None]]:
@@ -308,24 +291,22 @@ async def _ask_neutron(ledger: Ledger) -> AsyncIterator[Sequence[None]]:
         yield (None,)
 
 
-async def _find_differences(ledger: Ledger, _all: Sequence[None]) -> list[Finding[None, Change]]:
+async def _find_differences(ledger: Ledger, _all: Sequence[None]) -> list[Finding[None, Judged]]:
     """Return what differs. Raises NeutronUnavailable."""
     assert ledger.neutron is not None
-    view = NeutronView(grace_s=ledger.claim_grace_s)
-    state = await view.read(ledger.neutron)
-    _, changes = await _decide(ledger, state, view)
-    return [Finding(change.drift(), None, change) for change in changes]
+    seen = await _look(ledger, ledger.neutron, NeutronView(grace_s=ledger.claim_grace_s))
+    return [Finding(change.drift(), None, (change, writable)) for change, writable in seen.changes.items()]
 
 
-async def _repair(ledger: Ledger, findings: Sequence[Finding[None, Change]]) -> set[str]:
-    changes = [finding.fact for finding in findings]
+async def _repair(ledger: Ledger, findings: Sequence[Finding[None, Judged]]) -> set[str]:
+    changes = [writable for _, writable in (finding.fact for finding in findings) if writable is not None]
     uuids = [change.segment_uuid for change in changes if isinstance(change, SegmentChange)]
     async with ledger.database.transaction(snapshot=True) as tx:
         rows = {row.uuid: row for row in await providers_store.list_by_uuid(tx, uuids)}
     done = await _apply(
         ledger, rows, [c for c in changes if not isinstance(c, SegmentChange) or c.segment_uuid in rows]
     )
-    return {finding.drift.key for finding in findings if finding.fact in done}
+    return {finding.drift.key for finding in findings if finding.fact[0] in done}
 
 
 AGREEMENT = Check(

@@ -30,16 +30,6 @@ async def list_address_claims(
     ]  # fmt: skip
 
 
-COUNT_ADDRESS_CLAIMS = """-- placement.count_address_claims
-SELECT count(*) FROM placement.allocation WHERE resource_class_id = $1
-"""
-
-
-async def count_address_claims(tx: Connection, *, resource_class_id: int) -> int:
-    """Return how many consumers claim addresses, one for each of their segments."""
-    return int(await tx.fetchval(COUNT_ADDRESS_CLAIMS, resource_class_id))
-
-
 LIST_KNOWN_SEGMENTS = """-- placement.list_known_segments
 SELECT uuid FROM placement.provider WHERE network_id IS NOT NULL
 """
@@ -94,8 +84,20 @@ async def set_figures(connection: Connection, figures: str) -> None:
     await connection.execute(SET_FIGURES, figures)
 
 
+CHANGE_FIGURES = """-- placement.change_neutron_figures
+INSERT INTO placement.neutron_figures (figures) VALUES ($1::text::jsonb)
+ON CONFLICT (single) DO UPDATE SET figures = excluded.figures
+"""
+
+
+async def change_figures(connection: Connection, figures: str) -> None:
+    """Keep other figures, a JSON document, without saying that a round has ended."""
+    await connection.execute(CHANGE_FIGURES, figures)
+
+
 GET_FIGURES = """-- placement.get_neutron_figures
-SELECT figures::text, greatest(extract(epoch FROM clock_timestamp() - ended_at), 0)::float8
+SELECT figures::text,
+    CASE WHEN ended_at IS NOT NULL THEN greatest(extract(epoch FROM clock_timestamp() - ended_at), 0)::float8 END
 FROM placement.neutron_figures
 """
 
@@ -103,7 +105,7 @@ FROM placement.neutron_figures
 async def get_figures(connection: Connection) -> tuple[str, float | None] | None:
     """Return the last round's figures, and how many seconds ago it ended; None before the first.
 
-    The seconds are None where a release polls that does not write when.
+    The seconds are None where none has ended, or a release polls that does not write when.
     """
     row = await connection.fetchrow(GET_FIGURES)
     return None if row is None else (row[0], row[1])
