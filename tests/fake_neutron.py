@@ -82,15 +82,20 @@ class FakeNeutron:
         self.networks[network] = f"network {len(self.networks) + 1}"
         for segment, size in sizes.items():
             self.segments[segment] = network
-            base = IPv4Address("10.0.0.0") + 65536 * len(self.subnets)
-            subnet = str(uuid.uuid4())
-            self.subnets[subnet] = {
-                "id": subnet, "network_id": network, "segment_id": segment, "ip_version": 4,
-                "gateway_ip": str(base + 1), "enable_dhcp": enable_dhcp,
-                "name": f"subnet of {segment}", "cidr": f"{base}/16", "project_id": "p", "service_types": [],
-                "allocation_pools": [{"start": str(base + 2), "end": str(base + 1 + size)}],
-            }  # fmt: skip
+            self.add_subnet(segment, size, enable_dhcp=enable_dhcp)
         return network
+
+    def add_subnet(self, segment: str, size: int, *, enable_dhcp: bool = False, **members: Any) -> str:
+        """An IPv4 subnet of a segment, of so many addresses beside its gateway; its id. members: others than usual."""
+        base = IPv4Address("10.0.0.0") + 65536 * len(self.subnets)
+        subnet = str(uuid.uuid4())
+        self.subnets[subnet] = {
+            "id": subnet, "network_id": self.segments[segment], "segment_id": segment, "ip_version": 4,
+            "gateway_ip": str(base + 1), "enable_dhcp": enable_dhcp,
+            "name": f"subnet of {segment}", "cidr": f"{base}/16", "project_id": "p", "service_types": [],
+            "allocation_pools": [{"start": str(base + 2), "end": str(base + 1 + size)}], **members,
+        }  # fmt: skip
+        return subnet
 
     def delete_network(self, segment: str) -> None:
         """Delete the network of a segment, with all its segments and subnets."""

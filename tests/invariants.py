@@ -68,16 +68,14 @@ ALWAYS: dict[str, str] = {
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
         WHERE a.claimed AND (NOT a.in_pool OR s.cell IS NOT NULL
             OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless')
-            OR (s.service_types <> '{}' AND NOT EXISTS (
-                SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%')))""",
+            OR (s.service_types <> '{}' AND 'compute:nova' <> ALL (s.service_types)))""",
     "an address of a pool that is capacity is claimed by nobody": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
         WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL AND s.cell IS NULL
         AND NOT EXISTS (SELECT FROM network.port h
             WHERE h.id = a.port_id AND h.device_owner = 'roost:held' AND h.nic_tag IS NOT NULL)
         AND coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
-        AND (s.service_types = '{}' OR EXISTS (
-            SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%'))""",
+        AND (s.service_types = '{}' OR 'compute:nova' = ANY (s.service_types))""",
     "a port has two addresses of one family by its build": """
         SELECT a.port_id FROM network.address a WHERE a.assigned_for IS NOT NULL AND a.claimed
         GROUP BY a.port_id, family(a.address) HAVING count(*) > 1""",

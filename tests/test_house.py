@@ -32,7 +32,7 @@ ROOMS = {
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
     "seams": ("seams",),
-    "placement": ("placement", "seams.placement", "seams.neutron"),
+    "placement": ("placement", "seams.placement", "seams.neutron", "seams.service_types"),
     "network": ("network", "seams"),
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),

@@ -3,7 +3,8 @@
 INTEROP_DIR names such a cloud, made by the setup.sh of the folder that INTEROP_SRC names, which also has start.sh,
 stop.sh, gap.py and lifecycle.py. Roost is started here with an empty ledger, the cloud is started on it, gap.py boots,
 steps.py moves, and what they wrote is judged. Everybody logs in, and Neutron has its default policies: users.sh must
-have been run before, with ROOST_ROLES="admin service" for the user that Roost is. Exit status 0: every promise is kept; 1: not; 2: there is no such cloud.
+have been run before, with the roles "admin service" for the user roost. Exit status 0: every promise is kept;
+1: not; 2: there is no such cloud.
 """
 
 import json

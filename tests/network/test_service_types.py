@@ -35,7 +35,7 @@ async def test_a_subnet_of_a_type_is_for_its_owners_and_comes_first_for_them(clo
     gateway = await create(cloud, network, device_owner="network:router_gateway")
     assert addresses(gateway) == ["10.0.0.2"]
     assert [(item.in_pool, item.claimed) for item in gateway.addresses] == [(True, False)]
-    server = await create(cloud, network, device_owner="compute:another-zone")
+    server = await create(cloud, network, device_owner="compute:nova")
     assert addresses(server) == ["10.1.0.2"]
     assert await cloud.used(network.id) == (10, 2)
     with pytest.raises(InvalidInput):

@@ -72,10 +72,11 @@ def test_service_types_are_device_owners() -> None:
     ("types", "usable", "counted"),
     [
         ((), {"", "compute:nova", "compute:az2", "network:dhcp", "network:router_gateway"}, True),
-        (("compute:nova",), {"compute:nova", "compute:az2", "network:dhcp"}, True),
+        (("compute:nova",), {"compute:nova", "network:dhcp"}, True),
+        (("compute:az2",), {"compute:az2", "network:dhcp"}, False),
         (("network:router_gateway",), {"network:router_gateway", "network:dhcp"}, False),
-        (("network:router_gateway", "compute:x"), {"network:router_gateway", "network:dhcp", "compute:nova",
-                                                   "compute:az2"}, True),
+        (("network:router_gateway", "compute:x"), {"network:router_gateway", "network:dhcp"}, False),
+        (("network:router_gateway", "compute:nova"), {"network:router_gateway", "network:dhcp", "compute:nova"}, True),
     ],
 )  # fmt: skip
 def test_service_types_say_who_may_use_a_subnet_and_whether_it_is_capacity(

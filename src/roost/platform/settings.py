@@ -130,7 +130,8 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
 
     url: with or without /v2.0. token: what is sent as X-Auth-Token; without one a token of the user of `[keystone]`, if
     there is one. poll_s: between two rounds; full_s: after so long all ports are read, not only those that changed.
-    page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long.
+    page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long. zones:
+    SEGMENT=ZONE of segments all of whose hosts are in that availability zone; others are in Nova's default, nova.
     amqp_url: the RabbitMQ of its notifications, which begin a round at once; "": rounds are begun by the clock alone.
     """
 
@@ -141,14 +142,23 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
     page: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     timeout_s: Annotated[float, Meta(gt=0)] = 30
     claim_grace_s: Annotated[float, Meta(gt=0)] = 3600
+    zones: tuple[str, ...] = ()
     cafile: str = ""
     insecure: bool = False
     amqp_url: str = ""
     amqp_exchange: str = "neutron"
     amqp_topics: tuple[str, ...] = ("notifications",)
 
+    @property
+    def zone_by_segment(self) -> dict[str, str]:
+        """Return segment id -> the zone of its hosts, of those that are named."""
+        return {segment.strip(): zone.strip() for segment, _, zone in (pair.partition("=") for pair in self.zones)}
+
     def check(self) -> None:
         """Raise BadRequest, which names the option, for what cannot work."""
+        for pair in self.zones:
+            if not all(part.strip() for part in pair.partition("=")):
+                raise BadRequest(f"[neutron] zones {pair!r}: expected SEGMENT=ZONE: a segment's id, and Nova's zone")
         if self.amqp_url and not self.amqp_url.startswith(("amqp://", "amqps://")):
             # What it is may have a password in it.
             raise BadRequest("[neutron] amqp_url: expected an address: amqp://user:password@broker.example:5672/vhost")

@@ -38,7 +38,7 @@ async def adopt(
         async with open_existing(target, pool_size=POOL_SIZE, schemas=("placement",)) as database:
             ledger = Ledger(database, Env(), settings.placement)
             await sync_standard_names(ledger)
-            view = NeutronView(grace_s=settings.neutron.claim_grace_s)
+            view = NeutronView(grace_s=settings.neutron.claim_grace_s, zones=settings.neutron.zone_by_segment)
             done = await run_round(ledger, neutron, view, dry_run=dry_run)
             if not done.segments:
                 raise NeutronPartial(f"Neutron shows {neutron.who_asks()} no segment", GET_SEGMENT, GET_SEGMENT_ID)
@@ -89,5 +89,7 @@ def _print_round(console: Console, done: Round, *, dry_run: bool) -> None:
         console.print(
             f"{written:,} written, {len(drifts_left):,} left." + (" Run it again for these." if drifts_left else "")
         )
+    for subnet, reason in done.sight.subnets_of_others.items():
+        console.print(f"Subnet {subnet} is no room for servers: {reason}.")
     for segment in done.unpublished:
         console.print(f"Neutron has not published segment {segment}: its addresses are not counted.")

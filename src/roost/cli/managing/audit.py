@@ -132,6 +132,7 @@ async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterat
         if missing and settings.neutron.url:
             ledger.neutron = neutron = make_neutron(settings)
             ledger.claim_grace_s = settings.neutron.claim_grace_s
+            ledger.neutron_zones = settings.neutron.zone_by_segment
         cloud = CloudParts.wire(ledger, Wakeups(database, CHANNELS), settings, Unrestricted()) if not missing else None
         try:
             yield Records(ledger, cloud)

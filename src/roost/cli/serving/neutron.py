@@ -59,7 +59,7 @@ class NeutronPoll:
         self._woken = asyncio.Event()
         self._neutron = neutron
         self._settings = settings
-        self._view = NeutronView(full_s=settings.full_s, grace_s=settings.claim_grace_s)
+        self._view = NeutronView(full_s=settings.full_s, grace_s=settings.claim_grace_s, zones=settings.zone_by_segment)
 
     async def run(self) -> None:
         """Poll until cancelled, over whatever happens."""

@@ -95,6 +95,7 @@ class Parts:
 
             ledger.neutron = neutron = make_neutron(settings)
             ledger.claim_grace_s = settings.neutron.claim_grace_s
+            ledger.neutron_zones = settings.neutron.zone_by_segment
             ledger.wakeups = wakeups = Wakeups(database, (NEUTRON_CHANNEL,))
         return cls(
             database=database,

@@ -7,12 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
-from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, Port, PortChanges, PortRequest
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.rules import addressing, requests
 from roost.network.rules.port_bindings import port_id
 from roost.network.rules.tags import TAGS_MAX, replaced
 from roost.network.service.agent_ports import AgentPort
 from roost.seams.network import Nic
+from roost.seams.service_types import COMPUTE_OWNER
 
 VnicType = Literal[
     "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",

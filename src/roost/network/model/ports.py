@@ -5,10 +5,10 @@ from datetime import datetime
 from msgspec import Struct
 
 from roost.network.model.networks import AddressRange
+from roost.seams.service_types import COMPUTE_OWNER
 
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
-COMPUTE_OWNER = "compute:"
 HELD_OWNER = "roost:held"
 """Of hidden ports alone it means that they hold what an unknown guest has: clients may write any owner."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from roost.network.model.networks import ProviderSource, Subnet, SubnetKind
-from roost.network.model.ports import COMPUTE_OWNER
 from roost.network.rules import addressing, segments, uses
 from roost.seams.placement import ADDRESS_CLASSES, SHARING, Inventory, ProviderState
 
@@ -17,7 +16,7 @@ def counts(subnet: SubnetKind) -> bool:
     They are where any server's port can be given one: not where addresses follow from MACs, nor where service types
     keep servers out. It does not depend on the port: what counts is claimed by routers' and DHCP ports too.
     """
-    return not uses.is_automatic(subnet) and uses.may_use(subnet, COMPUTE_OWNER)
+    return not uses.is_automatic(subnet) and uses.is_for_servers(subnet)
 
 
 def claimed_by_ports(subnet: SubnetKind) -> bool:

@@ -1,8 +1,7 @@
 """Decides which ports may have addresses of which subnets, and which addresses follow from a port's MAC address.
 
 Source: Neutron's subnet service types, and its IPv6 modes: in SLAAC and DHCPv6-stateless subnets a port's address is
-its EUI-64. Unlike upstream, any type `compute:...` is for every `compute:...` owner: a server's zone is not known when
-the ledger counts, and an address that only some servers may have is no capacity.
+its EUI-64.
 """
 
 import ipaddress
@@ -10,8 +9,9 @@ from collections.abc import Iterable
 
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import COMPUTE_OWNER, Given, Port
+from roost.network.model.ports import Given, Port
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
+from roost.seams.service_types import SERVER_OWNERS, serves
 
 MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 AUTOMATIC_MODES = ("slaac", "dhcpv6-stateless")
@@ -39,11 +39,12 @@ def needs_no_segment(subnet: SubnetKind) -> bool:
 
 def may_use(subnet: SubnetKind, device_owner: str) -> bool:
     """Whether a port of this owner may have addresses of the subnet at all."""
-    if not subnet.service_types or device_owner in subnet.service_types:
-        return True
-    if device_owner == DHCP_OWNER and subnet.enable_dhcp:
-        return True
-    return device_owner.startswith(COMPUTE_OWNER) and any(t.startswith(COMPUTE_OWNER) for t in subnet.service_types)
+    return serves(subnet.service_types, {device_owner}) or (device_owner == DHCP_OWNER and subnet.enable_dhcp)
+
+
+def is_for_servers(subnet: SubnetKind) -> bool:
+    """Whether every server's port may have addresses of the subnet."""
+    return serves(subnet.service_types, SERVER_OWNERS)
 
 
 def gets_automatic(device_owner: str) -> bool:

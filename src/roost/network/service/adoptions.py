@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from roost.network.model.networks import ProviderSource
-from roost.network.model.ports import COMPUTE_OWNER, VIF_TYPE_BOUND
+from roost.network.model.ports import VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptionPlan
 from roost.network.rules import inventory
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
@@ -32,6 +32,7 @@ from roost.seams.placement import (
     Shortfall,
     add_allocations,
 )
+from roost.seams.service_types import COMPUTE_OWNER
 from roost.seams.unknown_guests import Adoption, ListedNic, UnknownGuest
 
 

@@ -8,13 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model.ports import COMPUTE_OWNER, Port, PortFilter
+from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, assignments, builds, releases
 from roost.network.service import ports as port_service
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
+from roost.seams.service_types import COMPUTE_OWNER
 
 
 class AgentPort(Struct, frozen=True, kw_only=True):

@@ -6,9 +6,10 @@ A port that changed after it was looked at, as when a move binds it, is looked a
 from contextlib import suppress
 
 from roost.network.errors import InvalidInput, PortChanged, PortInUse, PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, PortChanges, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import Networks, ports
 from roost.seams import network as seam
+from roost.seams.service_types import COMPUTE_OWNER
 
 LOOKS_MAX = 5
 

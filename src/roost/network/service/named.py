@@ -3,12 +3,13 @@
 from msgspec.structs import replace
 
 from roost.network.errors import InvalidInput
-from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, PortFilter
+from roost.network.model.ports import FixedIpRequest, PortFilter
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.service import Networks, assignments
 from roost.network.store import ports
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.seams import network as seam
+from roost.seams.service_types import COMPUTE_OWNER
 
 
 async def assign_named(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from roost.network.model.networks import Network, Segment, Subnet
-from roost.network.model.ports import COMPUTE_OWNER, PortFilter
+from roost.network.model.ports import PortFilter
 from roost.network.rules import inventory, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.service import Networks
@@ -172,5 +172,5 @@ def _whole(network: Network, subnets: Sequence[Subnet]) -> seam.Segment:
 def _gives(subnets: Sequence[Subnet]) -> bool:
     """Whether a server's port gets an address there."""
     return bool(inventory.totals(subnets)) or any(
-        uses.is_automatic(subnet) and uses.may_use(subnet, COMPUTE_OWNER) and not subnet.deleting for subnet in subnets
+        uses.is_automatic(subnet) and uses.is_for_servers(subnet) and not subnet.deleting for subnet in subnets
     )

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from roost.placement.model import LockedLedger
-from roost.placement.rules.neutron import COMPUTE_OWNER
 from roost.seams.neutron import NeutronPort
 from roost.seams.placement import IPV4_ADDRESS, ClaimGroup, ConsumerClaim, Refused, Rule
+from roost.seams.service_types import COMPUTE_OWNER
 
 Addresses = Mapping[str, int]
 """Segment's provider UUID -> how many addresses."""

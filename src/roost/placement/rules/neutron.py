@@ -20,8 +20,8 @@ from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, 
 from roost.platform.drift import Drift
 from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet
 from roost.seams.placement import IPV4_ADDRESS, SEGMENT_NAME, Inventory
+from roost.seams.service_types import COMPUTE_OWNER, DEFAULT_ZONE, serves
 
-COMPUTE_OWNER = "compute:"
 DHCP_OWNER = "network:dhcp"
 
 
@@ -134,11 +134,33 @@ def new_state(
     subnets: Sequence[NeutronSubnet],
     ports: Sequence[NeutronPort],
     networks: Sequence[NeutronNetwork],
+    *,
+    zones: Mapping[str, str],
 ) -> NeutronState:
-    """Return what Neutron says, with the subnets apart whose addresses are no room for servers."""
-    counted = [subnet for subnet in subnets if subnet.segment_id]
-    uncounted = [subnet for subnet in subnets if not subnet.segment_id]
-    return NeutronState(segments, counted, ports, networks, uncounted)
+    """Return what Neutron says, with the subnets apart whose addresses are no room for servers.
+
+    zones: segment -> the zone in which all its hosts are; Nova's default for others.
+    """
+    owners = list_server_owners(subnets, ports, zones)
+    on_segments = [subnet for subnet in subnets if subnet.segment_id]
+    for_servers = [subnet for subnet in on_segments if serves(subnet.service_types, owners[subnet.segment_id])]
+    counted_ids = {subnet.id for subnet in for_servers}
+    uncounted = [subnet for subnet in subnets if subnet.id not in counted_ids]
+    return NeutronState(segments, for_servers, ports, networks, uncounted)
+
+
+def list_server_owners(
+    subnets: Sequence[NeutronSubnet], ports: Sequence[NeutronPort], zones: Mapping[str, str]
+) -> dict[str, set[str]]:
+    """Return segment -> the device owners of servers there: by the zone of its hosts, and as seen on ports."""
+    segments = {subnet.id: subnet.segment_id for subnet in subnets if subnet.segment_id}
+    owners = {segment: {COMPUTE_OWNER + zones.get(segment, DEFAULT_ZONE)} for segment in segments.values()}
+    for port in ports:
+        if port.device_owner.startswith(COMPUTE_OWNER):
+            for subnet_id, _ in port.addresses:
+                if subnet_id in segments:
+                    owners[segments[subnet_id]].add(port.device_owner)
+    return owners
 
 
 def decide_changes(
@@ -330,7 +352,8 @@ def sum_addresses(state: NeutronState) -> AddressFigures:
     networks = {network.id: network for network in state.networks}
     used = Counter(subnet_id for port in state.ports for subnet_id, _ in port.addresses)
     figures = []
-    for subnet in sorted(state.subnets, key=lambda subnet: subnet.id):
+    on_segments = [subnet for subnet in (*state.subnets, *state.subnets_uncounted) if subnet.segment_id]
+    for subnet in sorted(on_segments, key=lambda subnet: subnet.id):
         network = networks.get(subnet.network_id, NeutronNetwork(subnet.network_id))
         figures.append(
             SubnetFigures(

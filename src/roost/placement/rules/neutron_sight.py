@@ -180,9 +180,10 @@ def describe(
         subnets_on_segments=len(state.subnets),
         subnets_elsewhere=len(elsewhere),
         subnets_of_others=dict(
-            sorted((uuid, f"it is for {', '.join(subnet.service_types)}") for uuid, subnet in of_others.items())[
-                :LISTED_MAX
-            ]
+            sorted(
+                (uuid, f"it is for {', '.join(subnet.service_types)}, not for every server of its segment")
+                for uuid, subnet in of_others.items()
+            )[:LISTED_MAX]
         ),
         networks_uncounted=dict(sorted((n, why) for n, why in reasons.items() if n not in counted)[:LISTED_MAX]),
         segments_unbelieved=tuple(sorted(unbelieved)[:LISTED_MAX]),

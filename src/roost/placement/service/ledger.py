@@ -32,7 +32,8 @@ class Ledger:
 
     standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
     single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
-    claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. wakeups: to its poller.
+    claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. neutron_zones: of
+    segments, see rules.neutron.new_state. wakeups: to its poller.
     """
 
     database: Database
@@ -43,6 +44,7 @@ class Ledger:
     claims: Batches[ClaimGroup, tuple[Claimed | Refused, Mapping[str, float]]] | None = None
     neutron: NeutronClient | None = None
     claim_grace_s: float = CLAIM_GRACE_S
+    neutron_zones: Mapping[str, str] = field(default_factory=dict)
     wakeups: Wakeups | None = None
 
     def __post_init__(self) -> None:

@@ -294,7 +294,7 @@ async def _ask_neutron(ledger: Ledger) -> AsyncIterator[Sequence[None]]:
 async def _find_differences(ledger: Ledger, _all: Sequence[None]) -> list[Finding[None, Judged]]:
     """Return what differs. Raises NeutronUnavailable."""
     assert ledger.neutron is not None
-    seen = await _look(ledger, ledger.neutron, NeutronView(grace_s=ledger.claim_grace_s))
+    seen = await _look(ledger, ledger.neutron, NeutronView(grace_s=ledger.claim_grace_s, zones=ledger.neutron_zones))
     return [Finding(change.drift(), None, (change, writable)) for change, writable in seen.changes.items()]
 
 

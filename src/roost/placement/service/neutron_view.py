@@ -16,12 +16,14 @@ DOUBTS_MAX = 100
 class NeutronView:
     """What a poller knows of Neutron from round to round; without it, a round reads everything.
 
-    full_s: how often all ports are read, as deleted ones are among no changes. clock: monotonic seconds. was_full:
-    whether the last read was of all ports. segments_seen: in the last read.
+    full_s: how often all ports are read, as deleted ones are among no changes. zones: of segments, see
+    rules.neutron.new_state. clock: monotonic seconds. was_full: whether the last read was of all ports. segments_seen:
+    in the last read.
     """
 
     full_s: float = 0.0
     grace_s: float = CLAIM_GRACE_S
+    zones: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     _ports: dict[str, NeutronPort] = field(default_factory=dict)
     _networks: Sequence[NeutronNetwork] = ()
@@ -51,7 +53,7 @@ class NeutronView:
         subnets = await neutron.list_subnets()
         await self._read_ports(neutron)
         await self._read_networks(neutron, segments)
-        return new_state(segments, subnets, list(self._ports.values()), self._networks)
+        return new_state(segments, subnets, list(self._ports.values()), self._networks, zones=self.zones)
 
     async def read_again(self, neutron: NeutronClient, state: NeutronState) -> NeutronState:
         """Return a state of the same segments with what came meanwhile. Raises NeutronUnavailable."""
@@ -59,7 +61,7 @@ class NeutronView:
         ports_before = self._ports
         await self._read_ports(neutron)
         ports = {**ports_before, **self._ports}
-        return new_state(state.segments, subnets, list(ports.values()), state.networks)
+        return new_state(state.segments, subnets, list(ports.values()), state.networks, zones=self.zones)
 
     def seen(self) -> Seen:
         """Return what the round before saw."""
