@@ -12,7 +12,8 @@ from tests.launching import run_manage
 from typer.testing import CliRunner
 
 from roost.cli.manage import app
-from roost.cli.managing.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
+from roost.cli.managing.check_report import FAILURE, READY, WARNING
+from roost.cli.managing.upgrade_check import Facts, list_checks
 from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
 from roost.network.settings import NetworkSettings

@@ -42,7 +42,9 @@ placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Place
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
 app.add_typer(db_app, name="db")
-status_app = typer.Typer(cls=CheckGroup, help="Whether this Roost is ready for the next release.", no_args_is_help=True)
+status_app = typer.Typer(
+    cls=CheckGroup, help="Whether this Roost is ready: for the next release, for its Neutron.", no_args_is_help=True
+)
 app.add_typer(status_app, name="status")
 
 
@@ -406,6 +408,30 @@ def _upgrade_check(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     work = upgrade_check(target, table_console(), config=config, as_json=as_json)
+    raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
+
+
+@status_app.command("neutron", cls=PlainCommand)
+def _status_neutron(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as one JSON object.")] = False,
+) -> None:
+    """Say whether servers of an existing OpenStack get hosts by the addresses of its Neutron, and what is in the way.
+
+    Neutron is asked as a round of `roost serve placement --with-neutron` asks it; nothing is written.
+
+    Exit status 0: ready. 1: a warning. 2: a failure. 255: the check itself failed.
+
+    Example: `roost-manage status neutron --data-dir /var/lib/roost --config /etc/roost/roost.toml`
+    """
+    from roost.cli.managing.neutron_status import neutron_status
+
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    configure_logging("manage")
+    work = neutron_status(target, table_console(), config=config, as_json=as_json)
     raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
 
 

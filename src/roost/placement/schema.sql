@@ -108,3 +108,9 @@ CREATE TABLE placement.neutron_figures (
     figures jsonb NOT NULL,
     ended_at timestamptz
 );
+
+-- When a search was seen last that names segments, as Nova's filter for routed networks does, and one that does not.
+CREATE TABLE placement.searches_seen (
+    names_segments boolean PRIMARY KEY,
+    seen_at timestamptz NOT NULL
+);

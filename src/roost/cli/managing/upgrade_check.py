@@ -5,15 +5,14 @@ Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. 
 
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
 from roost.cli.managing.audit import open_records
+from roost.cli.managing.check_report import FAILURE, READY, WARNING, CheckResult, print_checks
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.settings import read_settings
-from roost.cli.tables import print_rows
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
 from roost.compute.rules.orders import (
@@ -30,18 +29,8 @@ from roost.compute.service.network_info import find_differing
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.settings import NetworkSettings
 
-READY, WARNING, FAILURE = 0, 1, 2
-WORDS = {READY: "ready", WARNING: "warning", FAILURE: "failure"}
 HOSTS_SHOWN = 10
 NEXT_RELEASE = "2.0"
-
-
-class CheckResult(Struct, frozen=True, kw_only=True):
-    """One check. result: READY, WARNING or FAILURE. details: sentences for operators."""
-
-    name: str
-    result: int
-    details: str
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -76,14 +65,7 @@ async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path 
             required = settings.placement.credentials == "require"
             facts = replace(facts, elsewhere=True, placement_fault=fault, placement_required=required)
         checks = list_checks(facts)
-    status = max(check.result for check in checks)
-    if as_json:
-        rows = [{"name": c.name, "result": WORDS[c.result], "details": c.details} for c in checks]
-        console.file.write(msgspec.json.encode({"result": WORDS[status], "checks": rows}).decode() + "\n")
-        return status
-    cells = [(check.name, WORDS[check.result], check.details) for check in checks]
-    print_rows(console, ("check", "result", "details"), cells)
-    return status
+    return print_checks(console, checks, as_json=as_json)
 
 
 def list_checks(facts: Facts) -> list[CheckResult]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -12,6 +13,7 @@ from roost.clients.neutron_notifications import Heard, NeutronListener
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import Round, run_round
+from roost.placement.service.neutron_status import keep_searches_seen
 from roost.placement.service.neutron_view import NeutronView
 from roost.placement.store.neutron import lock_poll, unlock_poll
 from roost.platform.errors import BadRequest, DatabaseUnavailable
@@ -26,6 +28,7 @@ GAP_S = 1.0
 """Between the end of a round and the next, whatever is heard: notifications come by the hundred."""
 
 RECHECK_S = 60.0
+SEARCHES_KEPT_S = 10.0
 
 log = structlog.get_logger()
 
@@ -65,6 +68,8 @@ class NeutronPoll:
         """Poll until cancelled, over whatever happens."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s))
+            keep = partial(keep_searches_seen, self._ledger)
+            tasks.create_task(repeat(keep, "keeping which searches were seen", interval_s=SEARCHES_KEPT_S))
             if self._listener is not None:
                 tasks.create_task(self._listener.run(self.hear))
             if self._ledger.wakeups is not None:

@@ -33,7 +33,8 @@ class Ledger:
     standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
     single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
     claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. neutron_zones: of
-    segments, see rules.neutron.new_state. wakeups: to its poller.
+    segments, see rules.neutron.new_state. wakeups: to its poller. searches_seen: whether
+    searches named segments, of those since this was last kept.
     """
 
     database: Database
@@ -46,6 +47,7 @@ class Ledger:
     claim_grace_s: float = CLAIM_GRACE_S
     neutron_zones: Mapping[str, str] = field(default_factory=dict)
     wakeups: Wakeups | None = None
+    searches_seen: set[bool] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""

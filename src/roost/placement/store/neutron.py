@@ -1,6 +1,6 @@
 """SQL of what Neutron tells the ledger: networks of segments, and who claims their addresses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from roost.placement.model import AddressClaim
 from roost.platform.database import Connection
@@ -109,3 +109,25 @@ async def get_figures(connection: Connection) -> tuple[str, float | None] | None
     """
     row = await connection.fetchrow(GET_FIGURES)
     return None if row is None else (row[0], row[1])
+
+
+NOTE_SEARCHES = """-- placement.note_searches
+INSERT INTO placement.searches_seen (names_segments, seen_at) SELECT kind, now() FROM unnest($1::boolean[]) AS kind
+ON CONFLICT (names_segments) DO UPDATE SET seen_at = excluded.seen_at
+"""
+
+
+async def note_searches(connection: Connection, kinds: Collection[bool]) -> None:
+    """Keep that searches were seen just now. kinds: whether they name segments; both, where both were seen."""
+    await connection.execute(NOTE_SEARCHES, sorted(kinds))
+
+
+LIST_SEARCHES = """-- placement.list_searches_seen
+SELECT names_segments, greatest(extract(epoch FROM clock_timestamp() - seen_at), 0)::float8
+FROM placement.searches_seen
+"""
+
+
+async def list_searches_seen(connection: Connection) -> dict[bool, float]:
+    """Return for searches that name segments, and those that do not, how many seconds ago one was seen; none: never."""
+    return {row[0]: row[1] for row in await connection.fetch(LIST_SEARCHES)}
