@@ -16,9 +16,9 @@ from roost.platform import keystone as keystone_file
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.authentication import Authentication
 from roost.platform.errors import BadRequest
-from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone
+from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone, credentials_body
 from roost.platform.metrics import TOKENS
-from roost.platform.settings import KeystoneSettings
+from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
 ENOUGH = {"username": "roost", "password": "secret"}
 
@@ -363,3 +363,24 @@ async def test_tokens_are_counted_by_what_was_known_of_them(fake: FakeKeystone, 
     assert [counted(result) - count for result, count in zip(results, before, strict=True)] == [2, 1, 1, 1]
     (entries,) = keystone.figures()
     assert {sample.labels["verdict"]: sample.value for sample in entries.samples} == {"valid": 1, "invalid": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "user_domain", "project_domain"),
+    [
+        ({}, {"name": "Default"}, {"name": "Default"}),
+        ({"user_domain_name": "u", "project_domain_name": "p"}, {"name": "u"}, {"name": "p"}),
+        ({"user_domain_id": "default", "user_domain_name": "u"}, {"id": "default"}, {"name": "Default"}),
+        ({"project_domain_id": "5b5c"}, {"name": "Default"}, {"id": "5b5c"}),
+    ],
+)
+@pytest.mark.parametrize("kind", [KeystoneSettings, PlacementClientSettings])
+def test_a_domain_is_named_by_its_id_where_that_is_given(
+    kind: type[KeystoneSettings] | type[PlacementClientSettings],
+    options: dict[str, str],
+    user_domain: dict[str, str],
+    project_domain: dict[str, str],
+) -> None:
+    body = credentials_body(kind(username="roost", password="secret", **options))["auth"]
+    assert body["identity"]["password"]["user"]["domain"] == user_domain
+    assert body["scope"]["project"]["domain"] == project_domain

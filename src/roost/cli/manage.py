@@ -150,7 +150,12 @@ def _export_placement(
 
 @app.command("convert-config", cls=PlainCommand)
 def _convert_config(
-    file: Annotated[Path, typer.Argument(metavar="placement.conf", help="Upstream Placement's configuration.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="placement.conf...", help="Upstream Placement's configuration; of several a later wins."
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print options and remarks as one JSON object.")] = False,
 ) -> None:
     """Print the roost.toml that says the same as an upstream placement.conf, passwords included.
@@ -162,7 +167,7 @@ def _convert_config(
     from roost.cli.managing.convert_config import as_toml, convert, read_upstream
 
     try:
-        converted = convert(read_upstream(file))
+        converted = convert(read_upstream(files))
     except BadRequest as error:
         endings.fail(error, program="roost-manage")
     document = msgspec.json.encode(converted).decode() if as_json else as_toml(converted)

@@ -301,6 +301,12 @@ def credentials_body(settings: KeystoneSettings | PlacementClientSettings) -> di
     if settings.application_credential_id:
         credential = {"id": settings.application_credential_id, "secret": settings.application_credential_secret}
         return {"auth": {"identity": {"methods": ["application_credential"], "application_credential": credential}}}
-    user = {"name": settings.username, "password": settings.password, "domain": {"name": settings.user_domain_name}}
-    project = {"name": settings.project_name, "domain": {"name": settings.project_domain_name}}
+    user_domain = _domain(settings.user_domain_id, settings.user_domain_name)
+    user = {"name": settings.username, "password": settings.password, "domain": user_domain}
+    project_domain = _domain(settings.project_domain_id, settings.project_domain_name)
+    project = {"name": settings.project_name, "domain": project_domain}
     return {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}}
+
+
+def _domain(domain_id: str, name: str) -> dict[str, str]:
+    return {"id": domain_id} if domain_id else {"name": name}

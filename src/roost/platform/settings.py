@@ -50,14 +50,19 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):
-    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens."""
+    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens.
+
+    user_domain_id, project_domain_id: count where they are given, else the names.
+    """
 
     auth_url: str = ""
     www_authenticate_uri: str = ""
     username: str = ""
     password: str = ""
+    user_domain_id: str = ""
     user_domain_name: str = "Default"
     project_name: str = "service"
+    project_domain_id: str = ""
     project_domain_name: str = "Default"
     application_credential_id: str = ""
     application_credential_secret: str = ""
@@ -92,8 +97,10 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
     auth_url: str = ""
     username: str = ""
     password: str = ""
+    user_domain_id: str = ""
     user_domain_name: str = "Default"
     project_name: str = "service"
+    project_domain_id: str = ""
     project_domain_name: str = "Default"
     application_credential_id: str = ""
     application_credential_secret: str = ""
