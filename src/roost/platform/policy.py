@@ -36,6 +36,9 @@ CHECK_INTERVAL_S = 1.0
 REMEMBERED_MAX = 4096
 UNKNOWN_SHOWN = 10
 
+IS_ADMIN = "context_is_admin"
+"""The rule that decides whether `is_admin:True` holds, as in Nova and Neutron; Placement has neither."""
+
 Key = tuple[Caller, str, tuple[tuple[str, str | None], ...] | None]
 
 log = structlog.get_logger()
@@ -97,8 +100,14 @@ class OsloPolicy:
     def _decide(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None) -> bool:
         if target is None:
             target = {"project_id": caller.project_id, "user_id": caller.user_id}
+        known = credentials(caller)
+        if IS_ADMIN in self._enforcer.registered_rules:
+            known["is_admin"] = self._authorizes(IS_ADMIN, known, known)
+        return self._authorizes(rule, target, known)
+
+    def _authorizes(self, rule: str, target: Mapping[str, Any], known: dict[str, Any]) -> bool:
         try:
-            return bool(self._enforcer.authorize(rule, dict(target), credentials(caller)))
+            return bool(self._enforcer.authorize(rule, dict(target), known))
         except InvalidScope:
             return False
 

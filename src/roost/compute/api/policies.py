@@ -13,14 +13,18 @@ IS_ADMIN = "context_is_admin"
 
 CHECKS = {
     IS_ADMIN: "role:admin",
+    "admin_api": "is_admin:True",
+    "admin_or_owner": "is_admin:True or project_id:%(project_id)s",
+    "project_manager_api": "role:manager and project_id:%(project_id)s",
     "project_member_api": "role:member and project_id:%(project_id)s",
     "project_reader_api": "role:reader and project_id:%(project_id)s",
     "service_api": "role:service",
+    "project_manager_or_admin": "rule:project_manager_api or rule:context_is_admin",
     "project_member_or_admin": "rule:project_member_api or rule:context_is_admin",
     "project_reader_or_admin": "rule:project_reader_api or rule:context_is_admin",
     "service_or_admin": "rule:service_api or rule:context_is_admin",
 }
-"""What the rules of operations refer to."""
+"""What the rules of operations refer to, and what operators' rules may."""
 
 ADMIN = "rule:context_is_admin"
 MEMBER = "rule:project_member_or_admin"

@@ -123,6 +123,7 @@ def access_of(request: Request) -> Access | None:
 
 def _network_target(owner: NetworkOwner) -> Target:
     return {
+        "network:project_id": owner.project_id,
         "network:tenant_id": owner.project_id,
         "shared": str(owner.shared),
         "router:external": str(owner.external),

@@ -2,7 +2,8 @@
 
 Names are upstream's, so that operators' policy files mean here what they mean there. Defaults are upstream's new ones,
 without those that they replaced, and let the role `service` do what `admin` may. What is asked about is the object at
-hand: `project_id` and `tenant_id` are its owner; `network:tenant_id`, `shared` and `router:external` its network's.
+hand: `project_id` and `tenant_id` are its owner; `network:project_id`, `network:tenant_id`, `shared` and
+`router:external` its network's.
 Source: Neutron 29, neutron/conf/policies.
 """
 
@@ -17,18 +18,23 @@ CHECKS = {
     "service_api": "role:service",
     "context_is_advsvc": "role:advsvc",
     "admin_only": "rule:context_is_admin",
-    "owner": "tenant_id:%(tenant_id)s",
+    "owner": "project_id:%(project_id)s",
     "admin_or_owner": "rule:context_is_admin or rule:owner",
-    "network_owner": "tenant_id:%(network:tenant_id)s",
+    "network_owner": "project_id:%(network:project_id)s",
     "admin_or_network_owner": "rule:context_is_admin or rule:network_owner",
     "admin_owner_or_network_owner": "rule:owner or rule:admin_or_network_owner",
     "regular_user": "",
     "shared": "field:networks:shared=True",
     "external": "field:networks:router:external=True",
+    "external_network": "field:subnets:router:external=True",
     "network_device": "field:port:device_owner=~^network:",
+    "admin_or_data_plane_int": "rule:context_is_admin or role:data_plane_integrator",
+    "ext_parent_owner": "project_id:%(ext_parent:project_id)s",
+    "admin_or_ext_parent_owner": "rule:context_is_admin or rule:ext_parent_owner",
+    "sg_owner": "project_id:%(security_group:project_id)s",
     "default": "rule:admin_or_owner",
 }
-"""What the rules of operations refer to."""
+"""What the rules of operations refer to, and what operators' rules may. Nothing of Roost has a parent or a group."""
 
 ADMIN = "rule:admin_only or rule:service_api"
 MEMBER = "role:member and project_id:%(project_id)s"
