@@ -14,7 +14,6 @@ from starlette.routing import Mount
 from roost.cli.asking import cloudfile
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
-from roost.cli.managing import upstream_commands
 from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.roles import SERVICES, ProcessConfig
@@ -41,8 +40,6 @@ def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     [
         ("roost", app),
         ("roost-manage", manage_app),
-        ("placement-manage", upstream_commands.manage_app),
-        ("placement-status", upstream_commands.status_app),
     ],
 )
 def test_every_command_and_option_is_in_the_reference(program: str, commands: typer.Typer) -> None:

@@ -1,6 +1,10 @@
-"""`placement-manage` and `placement-status`: upstream's names, on Roost's database."""
+"""`roost-manage placement db` and `placement status`: upstream's programs, on Roost's database."""
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -8,7 +12,8 @@ from oslo_upgradecheck import upgradecheck
 from typer.testing import CliRunner
 
 from roost.cli.endings import FAILED
-from roost.cli.managing.upstream_commands import FAILURE, SUCCESS, Check, manage_app, status_app, table
+from roost.cli.manage import app
+from roost.cli.managing.upstream_commands import FAILURE, SUCCESS, Check, table
 
 pytestmark = pytest.mark.usefixtures("postgres")
 
@@ -30,12 +35,12 @@ async def empty(dsn: str) -> str:
 
 
 def manage(dsn: str, *words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(manage_app, [*words, "--database", dsn])
+    done = CliRunner().invoke(app, ["placement", *words, "--database", dsn])
     return done.exit_code, done.output
 
 
 def check(dsn: str, *words: str) -> tuple[int, str]:
-    done = CliRunner(env={"ROOST_DATABASE": dsn}).invoke(status_app, ["upgrade", "check", *words])
+    done = CliRunner(env={"ROOST_DATABASE": dsn}).invoke(app, ["placement", "status", "upgrade", "check", *words])
     return done.exit_code, done.output
 
 
@@ -72,8 +77,28 @@ def test_wrong_usage_is_no_finding(dsn: str) -> None:
     assert (status, "No such option" in said) == (FAILED, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "begins"),
+    [
+        ("placement-manage", ["db", "version"], "placement_0"),
+        ("placement-status", ["upgrade", "check"], "+----"),
+        ("roost-manage", ["placement", "db", "version"], "placement_0"),
+    ],
+)
+def test_a_link_of_upstreams_name_is_upstreams_program(
+    tmp_path: Path, dsn: str, name: str, words: list[str], begins: str
+) -> None:
+    program = tmp_path / "installed"
+    program.write_text(f"#!{sys.executable}\nfrom roost.cli.entry import run_manage\nrun_manage()\n")
+    program.chmod(0o755)
+    (tmp_path / name).symlink_to("installed")
+    environment = {**os.environ, "ROOST_DATABASE": dsn}
+    done = subprocess.run([tmp_path / name, *words], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout[: len(begins)]) == (SUCCESS, begins), done.stderr
+
+
 def test_data_needs_no_migration_of_its_own() -> None:
-    assert CliRunner().invoke(manage_app, ["db", "online_data_migrations"]).exit_code == 0
+    assert CliRunner().invoke(app, ["placement", "db", "online_data_migrations"]).exit_code == 0
 
 
 @pytest.mark.filterwarnings("ignore:the .* constant is deprecated:DeprecationWarning")  # prettytable's, of oslo's

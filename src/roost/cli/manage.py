@@ -16,6 +16,7 @@ from roost.cli import endings
 from roost.cli.asking.commands import AsJson
 from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
+from roost.cli.managing import upstream_commands
 from roost.cli.managing.agent_token_commands import agent_token_app
 from roost.cli.managing.guest_commands import UUID, check_server, guests_app
 from roost.cli.managing.ledger_target import LedgerTarget
@@ -38,7 +39,9 @@ app = new_program("roost-manage", "What operators do to a Roost's database.")
 app.add_typer(agent_token_app, name="agent-token")
 app.add_typer(recovery_app, name="recovery")
 app.add_typer(guests_app, name="guests")
-placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
+placement_app = new_program("placement", "What nova-manage, placement-manage and placement-status do to Placement.")
+placement_app.add_typer(upstream_commands.db_app, name="db")
+placement_app.add_typer(upstream_commands.status_app, name="status")
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
 app.add_typer(db_app, name="db")

@@ -117,9 +117,9 @@ def convert(upstream: Upstream) -> Converted:
     order = {place: number for number, place in enumerate(OPTIONS)}
     for section, option in sorted(upstream, key=lambda place: (order.get(place, len(order)), place)):
         target = target_of(section, option)
-        said = target if isinstance(target, Said) else _carry(upstream, section, option, target, options)
-        if said:
-            remarks.append(Remark(section, option, said.text, said.decide and _is_on(upstream[section, option])))
+        remark = target if isinstance(target, Said) else _carry(upstream, section, option, target, options)
+        if remark:
+            remarks.append(Remark(section, option, remark.text, remark.decide and _is_on(upstream[section, option])))
     options["log"] = _log(upstream, options.get("log", {}))
     return Converted(options, tuple(remarks))
 

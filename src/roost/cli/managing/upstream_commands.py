@@ -1,20 +1,20 @@
-"""`placement-manage` and `placement-status`: what deployment tools call by upstream Placement's names.
+"""`roost-manage placement db` and `placement status`: what deployment tools ask of upstream Placement's programs.
 
-Exit status of `placement-status upgrade check`: 0 all is well, 1 a warning, 2 a failure, 255 it could not be found out.
+Called by the names of these, `placement-manage` and `placement-status`, roost-manage does the same (entry.py).
+Exit status of `status upgrade check`: 0 all is well, 1 a warning, 2 a failure, 255 it could not be found out.
 Source: upstream Placement, placement-manage(8), placement-status(8); oslo.upgradecheck for the table.
 """
 
 import asyncio
 import textwrap
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from roost.cli import endings
-from roost.cli.help_text import PlainCommand, PlainGroup, new_program
+from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget, open_ledger
+from roost.cli.managing.manage_options import DatabaseUrl, DataDir, PgBin
 from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.logs import configure_logging
@@ -25,19 +25,8 @@ SUCCESS, WARNING, FAILURE = 0, 1, 2
 WORDS = {SUCCESS: "Success", WARNING: "Warning", FAILURE: "Failure"}
 LINE_WIDTH = 60
 
-DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database", envvar="ROOST_DATABASE", help="Roost's PostgreSQL: postgresql://user:password@host/name."
-    ),
-]
-PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
-
-manage_app = new_program("placement-manage", "What upstream's program does, to Roost's database.")
 db_app = typer.Typer(cls=PlainGroup, help="The schema of the ledger.", no_args_is_help=True)
-manage_app.add_typer(db_app, name="db")
-status_app = new_program("placement-status", "What upstream's program says, of Roost's database.")
+status_app = typer.Typer(cls=PlainGroup, help="Whether the ledger can be used.", no_args_is_help=True)
 upgrade_app = typer.Typer(cls=endings.CheckGroup, help="Before and after an upgrade.", no_args_is_help=True)
 status_app.add_typer(upgrade_app, name="upgrade")
 
@@ -50,37 +39,27 @@ class Check(Struct, frozen=True):
     details: str = ""
 
 
-def manage() -> None:
-    """Run `placement-manage`."""
-    manage_app()
-
-
-def status() -> None:
-    """Run `placement-status`."""
-    status_app()
-
-
 @db_app.command("sync", cls=PlainCommand)
 def _sync(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
     """Bring the schemas that there are up to date, the ledger's at least; twice does no harm.
 
     `roost serve` does so itself when it starts.
 
-    Example: `ROOST_DATABASE=postgresql://roost:PASSWORD@db.example/roost placement-manage db sync`
+    Example: `ROOST_DATABASE=postgresql://roost:PASSWORD@db.example/roost roost-manage placement db sync`
     """
-    configure_logging("placement-manage")
-    endings.run(sync(LedgerTarget.choose(data_dir, database, pg_bin)), program="placement-manage")
+    configure_logging("manage")
+    endings.run(sync(LedgerTarget.choose(data_dir, database, pg_bin)), program="roost-manage")
 
 
 @db_app.command("version", cls=PlainCommand)
 def _version(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
     """Print the last migration of the ledger that this Roost knows, or that the database is not there yet.
 
-    Example: `placement-manage db version --data-dir /var/lib/roost`
+    Example: `roost-manage placement db version --data-dir /var/lib/roost`
     """
-    configure_logging("placement-manage")
+    configure_logging("manage")
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    check = endings.run(check_schemas(target), program="placement-manage")
+    check = endings.run(check_schemas(target), program="roost-manage")
     typer.echo(head("placement") if check.code == SUCCESS else check.details)
 
 
@@ -88,7 +67,7 @@ def _version(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgB
 def _migrate_data() -> None:
     """Accept the call without effect: Roost's migrations bring the data along.
 
-    Example: `placement-manage db online_data_migrations`
+    Example: `roost-manage placement db online_data_migrations`
     """
 
 
@@ -96,11 +75,11 @@ def _migrate_data() -> None:
 def _check(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
     """Say whether this Roost and its database fit together. Exit status 0: yes; 1: a warning; 2: no; 255: not known.
 
-    Example: `placement-status upgrade check --database postgresql://roost@db.example/roost`
+    Example: `roost-manage placement status upgrade check --database postgresql://roost@db.example/roost`
     """
-    configure_logging("placement-status")
+    configure_logging("manage")
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    check = endings.run(check_schemas(target), program="placement-status", failed=endings.FAILED)
+    check = endings.run(check_schemas(target), program="roost-manage", failed=endings.FAILED)
     for line in table([check]):
         typer.echo(line)
     raise typer.Exit(check.code)
@@ -118,13 +97,13 @@ async def check_schemas(target: LedgerTarget) -> Check:
     name = "Schemas"
     async with open_ledger(target, create=False) as database:
         if database is None:
-            return Check(name, FAILURE, "There is no database yet: `placement-manage db sync` makes it.")
+            return Check(name, FAILURE, "There is no database yet: `roost-manage placement db sync` makes it.")
         try:
             outdated = await _outdated(database)
         except SchemaTooNew as error:
             return Check(name, FAILURE, str(error))
     if outdated:
-        text = f"Not of this version: {', '.join(outdated)}. `placement-manage db sync` brings them up to date."
+        text = f"Not of this version: {', '.join(outdated)}. `roost-manage placement db sync` brings them up to date."
         return Check(name, FAILURE, text)
     return Check(name, SUCCESS)
 

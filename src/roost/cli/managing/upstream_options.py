@@ -221,5 +221,5 @@ def table() -> str:
     for (section, option), target in OPTIONS.items():
         here = f"`[{target.section}] {target.option}`" if isinstance(target, To) else ""
         lines.append(f"| `[{section}] {option}` | {here} | {target.text if isinstance(target, Said) else ''} |")
-    lines += [f"| `[{section}]`, all of it |  | {said.text} |" for section, said in SECTIONS.items()]
+    lines += [f"| `[{section}]`, all of it |  | {remark.text} |" for section, remark in SECTIONS.items()]
     return "\n".join(lines)
