@@ -135,8 +135,9 @@ class Cluster:
         if "database" not in options:
             options = {"data-dir": str(self.data_dir), **({"pg-bin": str(PG_BIN)} if PG_BIN else {}), **options}
         words = [f"--{name}={value}" for name, value in options.items()]
-        arguments = ("serve", *services, "--json", *words)
         listens = services != ("conductor",)
+        one = ["--workers=1"] if listens and "workers" not in options else []
+        arguments = ("serve", *services, "--json", *one, *words)
         listening = ["--listen", "127.0.0.1:0"] if listens and "listen" not in options else []
         process = self.spawn(*arguments, *listening, environment=environment)
         assert process.stdout is not None

@@ -12,6 +12,8 @@ from tests import launching
 from tests.cluster import cluster, until
 
 from roost.cli.serving.log_options import choose_log
+from roost.cli.settings import read_settings
+from roost.platform.settings import LogSettings
 
 FILE = '[log]\nlevel = "error"\nformat = "json"\nfile = "/var/log/of-the-file"\nslow_request_s = 7\n'
 
@@ -40,21 +42,21 @@ def test_options_count_then_the_environment_then_the_file(
     config.write_text(FILE)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    chosen = choose_log(config, *options)
+    chosen = choose_log(read_settings(config).log, *options)
     assert (chosen.level, chosen.format, chosen.file) == expected
     assert chosen.slow_request_s == 7, "what has no option is the file's"
 
 
 def test_a_relative_log_file_is_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert choose_log(None, None, None, Path("roost.log")).file == str(tmp_path / "roost.log")
+    assert choose_log(LogSettings(), None, None, Path("roost.log")).file == str(tmp_path / "roost.log")
 
 
 @pytest.mark.parametrize(("option", "level", "format_"), [("--log-level", "loud", None), ("--log-format", None, "xml")])
 def test_a_wrong_word_is_refused_with_the_right_ones(option: str, level: str | None, format_: str | None) -> None:
     words = "debug, info, warning, error" if level else "auto, console, json, oslo"
     with pytest.raises(typer.BadParameter, match=f"{option} {level or format_}: expected {words}"):
-        choose_log(None, level, format_, None)
+        choose_log(LogSettings(), level, format_, None)
 
 
 def test_a_wrong_word_ends_serve_with_status_2(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_no_query_gets_more_candidates_than_the_operator_allows(most: int, asked
 def test_the_strategy_has_upstreams_names_and_no_others() -> None:
     def load(strategy: str) -> PlacementSettings:
         variable = "ROOST_PLACEMENT_ALLOCATION_CANDIDATES_GENERATION_STRATEGY"
-        return read_config(Settings, file=None, environment={variable: strategy}).placement
+        return read_config(Settings, sources=(), environment={variable: strategy}).placement
 
     assert load("depth-first").depth_first
     assert not load("breadth-first").depth_first

@@ -17,14 +17,14 @@ import typer
 from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests, check_driver
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
-from roost.cli.endings import run
+from roost.cli.endings import fail, run
 from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
 from roost.cli.serving.crash_points import CRASH_POINTS
-from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
-from roost.cli.serving.option_checks import misused, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption
+from roost.cli.serving.option_checks import misused, read_addresses, read_agent_hosts
 from roost.cli.serving.roles import AUTHS, PRESETS
 from roost.cli.serving.tls_options import (
     AgentCa,
@@ -34,7 +34,6 @@ from roost.cli.serving.tls_options import (
     TlsKey,
     check_pair,
     client_tls,
-    listener_tls,
     path_text,
 )
 from roost.platform.crash import check_crash_point
@@ -56,7 +55,12 @@ Services = Annotated[
     list[str] | None,
     typer.Argument(metavar="SERVICE...", help="all, or any of: placement, network, compute, conductor."),
 ]
-Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers are known.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, max=64, help="API processes.", show_default="the number of cores, from 2 to 8")
+]
+AgentWorkers = Annotated[int | None, typer.Option(min=1, max=64, help="Processes that agents ask.", show_default="1")]
+Conductors = Annotated[int | None, typer.Option(min=1, max=64, help="Conductor processes.", show_default="1")]
+Auth = Annotated[str | None, typer.Option(metavar="|".join(AUTHS), help="How callers are known.", show_default="none")]
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
 ]
@@ -110,7 +114,13 @@ PlacementUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Place on this Placement service, upstream's or another Roost's, from 1.38 on."),
 ]
-ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
+ConfigFile = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A roost.toml, or a folder of such; may be repeated, a later one wins, ROOST_SECTION_OPTION over all.",
+        show_default="/etc/roost/roost.toml",
+    ),
+]
 
 app = new_program("roost", "Roost places virtual machines where their network has room.")
 
@@ -127,10 +137,10 @@ def _serve(
     database: DatabaseUrl = None,
     listen: Listen = None,
     agent_listen: AgentListen = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
-    agent_workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that agents ask.")] = 1,
-    conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
-    auth: Auth = "none",
+    workers: Workers = None,
+    agent_workers: AgentWorkers = None,
+    conductors: Conductors = None,
+    auth: Auth = None,
     policy: PolicyWord = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -154,31 +164,23 @@ def _serve(
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
-    from roost.cli.managing.ledger_target import LedgerTarget
-    from roost.cli.serving.supervisor import ServeOptions, serve
+    from roost.cli.serving.serve_options import choose_options
+    from roost.cli.serving.supervisor import serve
+    from roost.cli.settings import read_settings
 
-    chosen = read_services(services or ["all"])
-    options = ServeOptions(
-        target=LedgerTarget.choose(data_dir, database, pg_bin),
-        pg_template=pg_template,
-        services=chosen,
-        **read_addresses(listen or DEFAULT_LISTEN, agent_listen, auth=auth),
-        workers=workers,
-        agent_workers=agent_workers,
-        conductors=conductors,
-        listens=chosen != ("conductor",) or listen is not None,
-        beside=beside,
-        config=path_text(config),
-        auth=auth,
-        policy=read_policy(auth, policy),
-        tls=listener_tls(tls_cert, tls_key, agent_ca),
-        placement_url=placement_url,
-        cells=tuple(cell or ()),
-        log=choose_log(config, log_level, log_format, log_file),
-        with_neutron=with_neutron,
-    )
+    try:
+        options = choose_options(
+            read_settings(config), config,
+            target=(data_dir, database, pg_bin), log=(log_level, log_format, log_file),
+            tls=(tls_cert, tls_key, agent_ca),
+            services=services, listen=listen, agent_listen=agent_listen, workers=workers, agent_workers=agent_workers,
+            conductors=conductors, auth=auth, policy=policy, with_neutron=with_neutron or None, beside=beside,
+            pg_template=pg_template, placement_url=placement_url, cells=tuple(cell or ()),
+        )  # fmt: skip
+    except BadRequest as error:
+        fail(error)
     _begin("supervisor", until_stdin_ends=until_stdin_ends, log=options.log)
-    run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
+    run(serve(options, ready=lambda url: _print(_serving_text(options.services, url, as_json=as_json))))
     _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
 

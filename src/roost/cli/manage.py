@@ -6,17 +6,15 @@ automation repeats end with 255 and 127 instead of 1 and 2. Each command imports
 
 import sys
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from roost.cli import endings
 from roost.cli.asking.commands import AsJson
 from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
-from roost.cli.managing import upstream_commands
+from roost.cli.managing import config_commands, upstream_commands
 from roost.cli.managing.agent_token_commands import agent_token_app
 from roost.cli.managing.guest_commands import UUID, check_server, guests_app
 from roost.cli.managing.ledger_target import LedgerTarget
@@ -32,7 +30,6 @@ from roost.cli.managing.manage_options import (
 )
 from roost.cli.managing.recovery_commands import recovery_app
 from roost.cli.tables import table_console
-from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
 app = new_program("roost-manage", "What operators do to a Roost's database.")
@@ -70,6 +67,7 @@ def _import_placement(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only Roost has: providers, consumers, custom names.")
@@ -96,7 +94,7 @@ def _import_placement(
     """
     from roost.cli.managing.importing import import_placement
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
     work = import_placement(
@@ -118,6 +116,7 @@ def _export_placement(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
@@ -141,7 +140,7 @@ def _export_placement(
     """
     from roost.cli.managing.exporting import export_placement
 
-    source = LedgerTarget.choose(data_dir, database, pg_bin)
+    source = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not target_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--to {target_url}: expected a URL such as http://placement.example/placement")
     say = typer.echo if as_json else None
@@ -151,31 +150,8 @@ def _export_placement(
     raise typer.Exit(run_manage(work))
 
 
-@app.command("convert-config", cls=PlainCommand)
-def _convert_config(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="placement.conf...", help="Upstream Placement's configuration; of several a later wins."
-        ),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print options and remarks as one JSON object.")] = False,
-) -> None:
-    """Print the roost.toml that says the same as an upstream placement.conf, passwords included.
-
-    What has no option is told in comments. Exit status 0: all is said. 4: something is left for you to decide.
-
-    Example: `(umask 077; roost-manage convert-config /etc/placement/placement.conf > roost.toml)`
-    """
-    from roost.cli.managing.convert_config import as_toml, convert, read_upstream
-
-    try:
-        converted = convert(read_upstream(files))
-    except BadRequest as error:
-        endings.fail(error, program="roost-manage")
-    document = msgspec.json.encode(converted).decode() if as_json else as_toml(converted)
-    typer.echo(document, nl=as_json)
-    raise typer.Exit(converted.exit_status)
+app.command("convert-config", cls=PlainCommand)(config_commands.convert_config)
+app.command("check-config", cls=StatusCommand)(config_commands.check_config)
 
 
 @app.command("audit", cls=StatusCommand)
@@ -197,7 +173,7 @@ def _audit(
     """
     from roost.cli.managing.audit import audit
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
@@ -225,7 +201,7 @@ def _adopt(
     """
     from roost.cli.managing.adopt import adopt
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     console = table_console()
     work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json)
     run_with_status(work)
@@ -249,7 +225,7 @@ def _destroy_guest(
     """
     from roost.cli.managing.guests import destroy_guest
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
@@ -286,7 +262,7 @@ def _sync_aggregates(
     """
     from roost.cli.managing import aggregates
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = aggregates.sync(
         target,
         table_console(),
@@ -324,7 +300,7 @@ def _set_allocation_ratio(
 
     if (allocation_ratio is None) != unset:
         raise typer.BadParameter("expected --allocation-ratio or --unset, one of them")
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = aggregates.set_ratio(
         target,
         table_console(),
@@ -341,6 +317,7 @@ def _notifications(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     retry_parked: Annotated[
         bool, typer.Option("--retry-parked", help="Have what was given up tried again, for another day.")
     ] = False,
@@ -354,7 +331,7 @@ def _notifications(
     """
     from roost.cli.managing import notifications
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)
     raise typer.Exit(run_manage(work))
 
@@ -364,6 +341,7 @@ def _upgrade_db(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     expand: Annotated[bool, typer.Option("--expand", help="Only add: an older release goes on beside.")] = False,
 ) -> None:
     """Bring the database up to date for this release: both steps, or only the one that an older release survives.
@@ -374,7 +352,7 @@ def _upgrade_db(
     """
     from roost.cli.managing import upgrading
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     run_manage(upgrading.upgrade(target, table_console(), expand=expand))
 
 
@@ -383,6 +361,7 @@ def _check_db(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Say how far the database is, which step comes next, and who still uses an older release.
@@ -393,7 +372,7 @@ def _check_db(
     """
     from roost.cli.managing import upgrading
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     raise typer.Exit(run_manage(upgrading.check(target, table_console(), as_json=as_json)))
 
 
@@ -413,7 +392,7 @@ def _upgrade_check(
     """
     from roost.cli.managing.upgrade_check import upgrade_check
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     configure_logging("manage")
     work = upgrade_check(target, table_console(), config=config, as_json=as_json)
     raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
@@ -437,7 +416,7 @@ def _status_neutron(
     """
     from roost.cli.managing.neutron_status import neutron_status
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     configure_logging("manage")
     work = neutron_status(target, table_console(), config=config, as_json=as_json)
     raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
@@ -464,7 +443,7 @@ def _heal_network_info(
     """
     from roost.cli.managing.network_info import heal
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if server is not None and not UUID.fullmatch(server):
         raise typer.BadParameter(f"--server {server}: expected the id of a server")
     work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)

@@ -24,7 +24,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     offered to it; 0 for no bound.
     """
 
-    policy_file: str = ""
+    policy_file: Annotated[str, Meta(extra={"is_path": True})] = ""
     enforce_new_defaults: bool = True
     max_allocation_candidates: int = -1
     allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"

@@ -48,7 +48,10 @@ class LocalCloud:
 async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
     """Run a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
     log = _open_log(directory, log_file)
-    serving = ("serve", "all", "--data-dir", str(directory), "--listen", listen, "--json", "--until-stdin-ends")
+    serving = (
+        "serve", "all", "--config", os.devnull, "--data-dir", str(directory), "--listen", listen, "--workers", "1",
+        "--json", "--until-stdin-ends",
+    )  # fmt: skip
     with log:
         log_begin = log.tell()
         async with _child(log.fileno(), *serving) as serve:

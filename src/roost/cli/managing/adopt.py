@@ -1,7 +1,5 @@
 """`roost-manage adopt`: one round with the Neutron beside the ledger, its report and its exit status."""
 
-from pathlib import Path
-
 import msgspec
 from rich.console import Console
 
@@ -9,7 +7,7 @@ from roost.cli.managing.audit_report import UNREAD, drift_document, print_drifts
 from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
-from roost.cli.settings import read_settings
+from roost.cli.settings import Config, read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import Round, run_round
 from roost.placement.service.neutron_view import NeutronView
@@ -24,7 +22,7 @@ async def adopt(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Path | None,
+    config: Config,
     dry_run: bool = False,
     as_json: bool = False,
 ) -> int:

@@ -7,7 +7,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import DatabaseUrl, DataDir, PgBin, run_manage
+from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
 from roost.cli.tables import table_console
 
 agent_token_app = typer.Typer(
@@ -25,6 +25,7 @@ def _create_agent_token(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token that lets an agent serve these hosts and do nothing else, and print it this once.
@@ -35,13 +36,17 @@ def _create_agent_token(
     """
     from roost.cli.managing import agent_tokens
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     run_manage(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
 
 @agent_token_app.command("list", cls=PlainCommand)
 def _list_agent_tokens(
-    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, as_json: AsJson = False
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the tokens with their hosts, when they were made, last used and revoked; never a token itself.
 
@@ -49,7 +54,7 @@ def _list_agent_tokens(
     """
     from roost.cli.managing import agent_tokens
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     run_manage(agent_tokens.list_tokens(target, table_console(), as_json=as_json))
 
 
@@ -59,6 +64,7 @@ def _revoke_agent_token(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Revoke a token, which is refused everywhere within 5 seconds. Its agents' guests run on.
@@ -67,5 +73,5 @@ def _revoke_agent_token(
     """
     from roost.cli.managing import agent_tokens
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     run_manage(agent_tokens.revoke(target, token_id, as_json=as_json))

@@ -1,7 +1,5 @@
 """`roost-manage sync_placement_aggregates` and `set_allocation_ratio`: what operators do to host aggregates here."""
 
-from pathlib import Path
-
 import msgspec
 from rich.console import Console
 
@@ -10,6 +8,7 @@ from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
 from roost.cli.serving.cloud_wiring import CloudParts
+from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregate_sync import SyncReport
@@ -23,7 +22,7 @@ async def sync(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Path | None,
+    config: Config,
     prune: bool,
     dry_run: bool,
     hosts: list[str],
@@ -72,7 +71,7 @@ async def set_ratio(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Path | None,
+    config: Config,
     aggregate: str,
     resource_class: str,
     ratio: float | None,
@@ -97,5 +96,5 @@ def _find(aggregates: list[HostAggregate], named: str) -> HostAggregate:
 
 def _cloud(target: LedgerTarget, cloud: CloudParts | None) -> CloudParts:
     if cloud is None:
-        raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
+        raise TargetRefused("there are no hosts in the database")
     return cloud

@@ -5,7 +5,6 @@ Each wing audits its own, in an order in which no wing depends on what a later o
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from msgspec import Struct
 from rich.console import Console
@@ -27,7 +26,7 @@ from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused, open_e
 from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.serving.neutron import make_neutron
 from roost.cli.serving.roles import SCHEMAS
-from roost.cli.settings import read_settings
+from roost.cli.settings import Config, read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.hosts import count_promising
@@ -69,7 +68,7 @@ async def audit(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Path | None = None,
+    config: Config = None,
     repair: bool = False,
     as_json: bool = False,
     confirm: Callable[[], bool] | None = None,
@@ -90,7 +89,7 @@ async def _audit(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Path | None,
+    config: Config,
     repair: bool,
     as_json: bool,
     confirm: Callable[[], bool] | None,
@@ -116,7 +115,7 @@ async def _audit(
 
 
 @asynccontextmanager
-async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterator[Records]:
+async def open_records(target: LedgerTarget, config: Config) -> AsyncIterator[Records]:
     """Yield the records of the target's database. Raises TargetRefused where it is not of this version of Roost."""
     settings = read_settings(config)
     async with open_existing(target, pool_size=POOL_SIZE) as database:

@@ -38,7 +38,7 @@ def _list_guests(
     """
     from roost.cli.managing.guests import list_guests
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     raise typer.Exit(run_manage(list_guests(target, table_console(), config=config, as_json=as_json)))
 
 
@@ -60,7 +60,7 @@ def _adopt_guest(
     """
     from roost.cli.managing.guests import adopt
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     raise typer.Exit(run_manage(adopt(target, table_console(), server, host, config=config)))
 
@@ -83,7 +83,7 @@ def _destroy_guest(
     """
     from roost.cli.managing.guests import destroy_guest
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     where = f" on host {host}" if host else ""
     if not yes and not typer.confirm(f"Destroy the guest of server {server}{where}?"):

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.audit_report import print_json
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.model.unknown_guests import UnknownGuest
 from roost.compute.rules.unknown_guests import describe_addresses
@@ -20,7 +20,7 @@ from roost.compute.service.unknown_guests import destroy_unknown_guest, list_unk
 NONE, SOME, DONE = 0, 3, 0
 
 
-async def list_guests(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+async def list_guests(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Print the unknown guests, and what of their addresses is held; return the exit status."""
     async with _open_compute(target, config) as compute:
         guests, chosen, answers = await list_unknown_guests(compute)
@@ -39,7 +39,7 @@ async def list_guests(target: LedgerTarget, console: Console, *, config: Path | 
     return SOME if guests else NONE
 
 
-async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None, *, config: Path | None) -> int:
+async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None, *, config: Config) -> int:
     """Order a host to destroy a guest that Roost did not ask for; return the exit status.
 
     host: None for the only one that has it. Raises TargetRefused, GuestNotFound, GuestWanted.
@@ -49,9 +49,7 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None, 
     return DONE
 
 
-async def adopt(
-    target: LedgerTarget, console: Console, server_id: str, host: str | None, *, config: Path | None
-) -> int:
+async def adopt(target: LedgerTarget, console: Console, server_id: str, host: str | None, *, config: Config) -> int:
     """Make an unknown guest its server's; return the exit status. Raises TargetRefused, GuestNotFound, GuestNotAdopted.
 
     host: None for the only one that has it.
@@ -64,10 +62,10 @@ async def adopt(
 
 
 @asynccontextmanager
-async def _open_compute(target: LedgerTarget, config: Path | None) -> AsyncIterator[Compute]:
+async def _open_compute(target: LedgerTarget, config: Config) -> AsyncIterator[Compute]:
     async with open_records(target, config) as records:
         if records.cloud is None:
-            raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
+            raise TargetRefused("there are no hosts in the database")
         yield records.cloud.compute
 
 

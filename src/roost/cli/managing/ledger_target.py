@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
+from roost.cli.settings import Config, Settings, read_settings
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 from roost.platform.migrate import bring_up_to_date, list_outdated
@@ -19,20 +20,39 @@ class TargetRefused(RoostError):
 
 
 class LedgerTarget(Struct, frozen=True, kw_only=True):
-    """data_dir or database: exactly one. pg_bin: the binaries of the private instance."""
+    """data_dir or database: one of them, or neither: what `[database]` of the configuration says.
+
+    pg_bin: the binaries of the private instance.
+    """
 
     data_dir: Path | None
     database: str | None
     pg_bin: Path | None
+    config: Config = None
 
     @classmethod
-    def choose(cls, data_dir: Path | None, database: str | None, pg_bin: Path | None) -> "LedgerTarget":
-        """Return the target that a command's options name, ./roost without any. Raises typer.BadParameter."""
+    def choose(
+        cls, data_dir: Path | None, database: str | None, pg_bin: Path | None, config: Config = None
+    ) -> "LedgerTarget":
+        """Return the target that a command's options name. Raises typer.BadParameter."""
         if database and (data_dir or pg_bin):
             raise typer.BadParameter(
                 "--database (or ROOST_DATABASE) brings its own PostgreSQL: leave out --data-dir and --pg-bin"
             )
-        return cls(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
+        return cls(data_dir=data_dir, database=database or None, pg_bin=pg_bin, config=config)
+
+    def resolve(self, settings: Settings | None = None) -> "LedgerTarget":
+        """Return the target with what the configuration says, ./roost where that says nothing. Raises BadRequest.
+
+        settings: the configuration, where it has been read before.
+        """
+        if self.data_dir or self.database:
+            return self
+        section = (settings or read_settings(self.config)).database
+        pg_bin = self.pg_bin or (Path(section.pg_bin) if section.pg_bin else None)
+        if database := section.read_url():
+            return LedgerTarget(data_dir=None, database=database, pg_bin=None)
+        return LedgerTarget(data_dir=Path(section.data_dir or "roost"), database=None, pg_bin=pg_bin)
 
 
 @asynccontextmanager
@@ -40,8 +60,9 @@ async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1)
     """Yield the ledger's database; a private one is started, or shared with those who run it.
 
     create: make it where it is missing, and bring its schema up to date; else nothing is made and None means that
-    there is none. Raises TargetRefused, PostgresError.
+    there is none. Raises TargetRefused, PostgresError, BadRequest.
     """
+    target = target.resolve()
     if target.database is not None:
         async with _connect(target.database, create=create, pool_size=pool_size) as database:
             yield database
@@ -69,9 +90,9 @@ async def open_existing(
     """
     async with open_ledger(target, create=False, pool_size=pool_size) as database:
         if database is None:
-            assert target.data_dir is not None
-            data_dir = target.data_dir.absolute()
-            raise TargetRefused(f"there is no database in {data_dir}: give roost serve's --data-dir")
+            data_dir = target.resolve().data_dir
+            assert data_dir is not None
+            raise TargetRefused(f"there is no database in {data_dir.absolute()}: give roost serve's --data-dir")
         if schemas and (schemas_outdated := await list_outdated(database, schemas)):
             raise outdated(schemas_outdated)
         yield database

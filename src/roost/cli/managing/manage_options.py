@@ -23,7 +23,14 @@ DatabaseUrl = Annotated[
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")]
 DifferencesAsJson = Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")]
-ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
+ConfigFile = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="A roost.toml of the services, or a folder of such; a later one wins.",
+        show_default="/etc/roost/roost.toml",
+    ),
+]
 
 
 def run_manage(work: Coroutine[Any, Any, Result]) -> Result:

@@ -1,13 +1,12 @@
 """`roost-manage heal_network_info`: rebuilds at once what is kept with servers of their ports."""
 
-from pathlib import Path
-
 import msgspec
 from rich.console import Console
 
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
+from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.service.network_info import Healed, heal_network_info, list_server_ids
 from roost.seams.compute import ServerPort
@@ -16,12 +15,12 @@ DONE, DIFFERS = 0, 3
 
 
 async def heal(
-    target: LedgerTarget, console: Console, *, server: str | None, dry_run: bool, config: Path | None, as_json: bool
+    target: LedgerTarget, console: Console, *, server: str | None, dry_run: bool, config: Config, as_json: bool
 ) -> int:
     """Rebuild, print what differed, return the exit status. server: None for all. Raises TargetRefused."""
     async with open_records(target, config) as records:
         if records.cloud is None:
-            raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
+            raise TargetRefused("there are no servers in the database")
         compute = records.cloud.compute
         healed: list[Healed] = []
         ids = [server] if server is not None else await list_server_ids(compute, after="")

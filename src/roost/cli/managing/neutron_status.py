@@ -4,7 +4,6 @@ Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. 
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from rich.console import Console
 
@@ -12,7 +11,7 @@ from roost.cli.managing.check_report import FAILURE, READY, WARNING, CheckResult
 from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
-from roost.cli.settings import read_settings
+from roost.cli.settings import Config, read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron_status import NeutronStatus, look_at_neutron
 from roost.platform.env import Env
@@ -23,7 +22,7 @@ ROUND_LATE_S = 60.0
 """An older round is no round for boots: a poller does one each poll_s, 5 s unless it is said otherwise."""
 
 
-async def neutron_status(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+async def neutron_status(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Make all checks and print them; return the exit status.
 
     Raises BadRequest for a configuration without Neutron, TargetRefused where there is no ledger of this version.

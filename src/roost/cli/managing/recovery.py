@@ -1,12 +1,11 @@
 """`roost-manage recovery`: shows what records that went back in time wait for, and ends the wait."""
 
-from pathlib import Path
-
 import msgspec
 from rich.console import Console
 
 from roost.cli.managing.audit import Records, open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.settings import Config
 from roost.compute.rules.recoveries import recovery_sentence
 from roost.compute.service import Compute
 from roost.compute.service import recovery as service
@@ -14,7 +13,7 @@ from roost.compute.service import recovery as service
 DONE, WAITING = 0, 3
 
 
-async def show_recovery(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+async def show_recovery(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Print the recovery that is under way; return the exit status. Raises TargetRefused."""
     async with open_records(target, config) as records:
         recovery = await service.find_recovery(_compute_of(records, target))
@@ -27,7 +26,7 @@ async def show_recovery(target: LedgerTarget, console: Console, *, config: Path 
     return DONE if recovery is None else WAITING
 
 
-async def end_recovery(target: LedgerTarget, console: Console, *, config: Path | None) -> int:
+async def end_recovery(target: LedgerTarget, console: Console, *, config: Config) -> int:
     """End the recovery whatever was listed; return the exit status. Raises TargetRefused, NoRecovery."""
     async with open_records(target, config) as records:
         recovery = await service.end_recovery(_compute_of(records, target))
@@ -37,5 +36,5 @@ async def end_recovery(target: LedgerTarget, console: Console, *, config: Path |
 
 def _compute_of(records: Records, target: LedgerTarget) -> Compute:
     if records.cloud is None:
-        raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
+        raise TargetRefused("there are no servers in the database")
     return records.cloud.compute

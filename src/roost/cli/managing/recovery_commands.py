@@ -33,7 +33,7 @@ def _show_recovery(
     """
     from roost.cli.managing.recovery import show_recovery
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     raise typer.Exit(run_manage(show_recovery(target, table_console(), config=config, as_json=as_json)))
 
 
@@ -51,7 +51,7 @@ def _end_recovery(
     """
     from roost.cli.managing.recovery import end_recovery
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not yes and not typer.confirm("Go on without what the hosts that are waited for have?"):
         raise typer.Exit(1)
     run_manage(end_recovery(target, table_console(), config=config))

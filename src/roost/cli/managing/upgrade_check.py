@@ -3,8 +3,6 @@
 Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. Source: Nova, nova-status.
 """
 
-from pathlib import Path
-
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
@@ -12,7 +10,7 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.check_report import FAILURE, READY, WARNING, CheckResult, print_checks
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
-from roost.cli.settings import read_settings
+from roost.cli.settings import Config, read_settings
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
 from roost.compute.rules.orders import (
@@ -53,12 +51,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     placement_required: bool = False
 
 
-async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+async def upgrade_check(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Make all checks and print them; return the exit status. Raises TargetRefused."""
     settings = read_settings(config)
     async with open_records(target, config) as records:
         if records.cloud is None:
-            raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
+            raise TargetRefused("there are no servers in the database")
         facts = await _read(records.cloud.compute, settings.network)
         if records.cloud.elsewhere is not None:
             fault = await find_credentials_fault(records.cloud.elsewhere)

@@ -45,12 +45,10 @@ def read_policy(
     *,
     auth: str,
     policy: str | None,
-    config: Path | str | None,
     warns: bool = False,
 ) -> Policy:
     """Return the rules of one service's API. warns: as of `api_policy`. Raises BadRequest."""
-    folder = Path(config).absolute().parent if config else Path.cwd()
-    return api_policy(service, auth, policy, settings.placement, folder=folder, warns=warns)
+    return api_policy(service, auth, policy, settings.placement, folder=Path.cwd(), warns=warns)
 
 
 def api_policy(

@@ -6,9 +6,6 @@ from typing import Annotated, get_args
 import msgspec
 import typer
 
-from roost.cli.endings import fail
-from roost.cli.settings import read_settings
-from roost.platform.errors import BadRequest
 from roost.platform.settings import LogFormat, LogLevel, LogSettings
 
 LEVELS, FORMATS = get_args(LogLevel), get_args(LogFormat)
@@ -27,15 +24,11 @@ LogFileOption = Annotated[
 ]
 
 
-def choose_log(config: Path | None, level: str | None, format_: str | None, file: Path | None) -> LogSettings:
-    """Return what is logged and where: the options count, then the environment, then the file."""
+def choose_log(settings: LogSettings, level: str | None, format_: str | None, file: Path | None) -> LogSettings:
+    """Return what is logged and where: the options count, then the settings."""
     for option, word, words in (("--log-level", level, LEVELS), ("--log-format", format_, FORMATS)):
         if word is not None and word not in words:
             raise typer.BadParameter(f"{option} {word}: expected {', '.join(words)}")
-    try:
-        settings = read_settings(config).log
-    except BadRequest as error:
-        fail(error)
     options_given = {"level": level, "format": format_, "file": None if file is None else str(file)}
     settings = msgspec.structs.replace(
         settings, **{name: word for name, word in options_given.items() if word is not None}

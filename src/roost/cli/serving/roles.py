@@ -27,7 +27,7 @@ PRESETS: Mapping[str, bool] = {
 class Serving(Struct, frozen=True, kw_only=True):
     """What is served, where and to whom: the command line, the supervisor and its children share it.
 
-    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
+    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: files, folders.
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
     Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
     the conductors carry on with; none: as roost.toml says. log: the section [log] as the command line has it.
@@ -39,7 +39,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     port: int
     agent_host: str
     agent_port: int
-    config: str | None = None
+    config: tuple[str, ...] = ()
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None

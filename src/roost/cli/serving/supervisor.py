@@ -22,6 +22,7 @@ import structlog
 
 from roost.cli.managing.ledger_target import LedgerTarget, connect
 from roost.cli.serving.fork_server import ForkedProcess, ForkServer
+from roost.cli.serving.process_counts import choose_pool_size, choose_workers, count_connections, count_cores
 from roost.cli.serving.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.platform.errors import RoostError
@@ -38,7 +39,6 @@ POSTMASTER_CHECK_S = 0.5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 SETTLED_S = 10.0
 DEATHS_BEFORE_READY_MAX = 5
-CONNECTIONS_MAX = 160  # of the private PostgreSQL's 200: other supervisors on it need some too
 
 log = structlog.get_logger()
 
@@ -51,7 +51,8 @@ class ServeOptions(Serving, frozen=True, kw_only=True):
     """What `roost serve` is asked for.
 
     port, agent_port: 0 takes a free one. listens: False for a conductor alone, which answers nobody. workers,
-    agent_workers, conductors: processes of each role. beside: an older release goes on with the same database.
+    agent_workers, conductors: processes of each role; workers 0: as process_counts.py says. beside: an older release
+    goes on with the same database.
     """
 
     target: LedgerTarget
@@ -101,7 +102,8 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
         if "compute" in options.services:
             agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
         metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
-        children += [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
+        connections = await count_connections(options.target)
+        children += [Child(config) for config in _configs(options, port, agent_port, metrics_dir, connections)]
         for child in children:
             child.stop_timeout_s += settings.listeners.drain_s
         async with _database(options) as (opening, postgres):
@@ -125,7 +127,7 @@ def _check_settings(options: ServeOptions) -> Settings:
         from roost.cli.serving.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
 
         for service in ("placement",) if is_placement_alone(options.services) else SCHEMAS:
-            read_policy(service, settings, auth=options.auth, policy=options.policy, config=options.config)
+            read_policy(service, settings, auth=options.auth, policy=options.policy)
     if options.auth == "keystone":
         settings.keystone.check()
     if options.with_neutron:
@@ -203,17 +205,22 @@ def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str
     return int(shared.getsockname()[1])
 
 
-def _configs(options: ServeOptions, port: int, agent_port: int, metrics_dir: str) -> list[ProcessConfig]:
+def _configs(
+    options: ServeOptions, port: int, agent_port: int, metrics_dir: str, connections: int
+) -> list[ProcessConfig]:
+    """Return what each child does, the API's first. connections: that the database allows."""
     roles: list[tuple[str, int]] = []
-    if options.listens:
-        roles += [("api", number) for number in range(1, options.workers + 1)]
     if "compute" in options.services:
         roles += [("agent-api", number) for number in range(1, options.agent_workers + 1)]
     if "conductor" in options.services:
         roles += [("conductor", number) for number in range(1, options.conductors + 1)]
     elif "network" in options.services:
         roles.append(("reconciler", 1))
-    pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 3))
+    if options.listens:
+        cores = count_cores()
+        workers = options.workers or choose_workers(cores=cores, connections=connections, others=len(roles))
+        roles = [*(("api", number) for number in range(1, workers + 1)), *roles]
+    pool_size = choose_pool_size(connections=connections, processes=len(roles))
     serving = {name: getattr(options, name) for name in Serving.__struct_fields__}
     serving |= {"port": port, "agent_port": agent_port}
     return [

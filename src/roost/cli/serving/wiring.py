@@ -72,9 +72,7 @@ class Parts:
         settings = read_settings(config.config, placement_url=config.placement_url)
         if config.cells:
             settings = replace(settings, conductor=replace(settings.conductor, cells=config.cells))
-        policy_of = partial(
-            access.read_policy, settings=settings, auth=config.auth, policy=config.policy, config=config.config
-        )
+        policy_of = partial(access.read_policy, settings=settings, auth=config.auth, policy=config.policy)
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
         wakeups, cloud = Wakeups(database, ()), None
