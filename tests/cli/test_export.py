@@ -242,6 +242,23 @@ async def test_a_name_that_the_other_does_not_know_is_left_out_and_said(
     assert "HW_OF_THE_FUTURE: there is no such standard name there" in left_out["reason"]
 
 
+async def test_what_ports_hold_is_left_out_when_told_and_removed_where_it_was_brought(
+    upstream: Upstream, database: Database, dsn: str
+) -> None:
+    cloud = a_cloud()
+    await fill(database, cloud)
+    others = {uuid: item for uuid, item in cloud.consumers.items() if item.consumer_type != "PORT"}
+    assert len(cloud.consumers) - len(others) == 1
+    status, done = await export(dsn, upstream.url, port_claims=False)
+    assert (status, done["remaining"]) == (0, [])
+    assert (await held(upstream.url)).consumers.keys() == others.keys()
+    assert (await export(dsn, upstream.url))[0] == 0
+    assert (await held(upstream.url)).consumers.keys() == cloud.consumers.keys()
+    assert (await export(dsn, upstream.url, port_claims=False))[0] == 4
+    assert (await export(dsn, upstream.url, port_claims=False, delete=True))[0] == 0
+    await assert_equal(upstream, msgspec.structs.replace(cloud, consumers=others))
+
+
 async def test_people_read_what_was_done(
     upstream: Upstream, database: Database, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

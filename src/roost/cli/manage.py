@@ -121,6 +121,10 @@ def _export_placement(
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
     ] = False,
+    without_port_claims: Annotated[
+        bool,
+        typer.Option("--without-port-claims", help="Leave out what ports hold: the other's Neutron releases none."),
+    ] = False,
     token: Annotated[
         str | None,
         typer.Option(envvar="OS_TOKEN", help="For the target; without it, OS_AUTH_URL and the like are used."),
@@ -145,7 +149,8 @@ def _export_placement(
         raise typer.BadParameter(f"--to {target_url}: expected a URL such as http://placement.example/placement")
     say = typer.echo if as_json else None
     work = export_placement(
-        target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete, say=say
+        target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete,
+        port_claims=not without_port_claims, say=say,
     )  # fmt: skip
     raise typer.Exit(run_manage(work))
 

@@ -11,7 +11,7 @@ from roost.cli.managing.placement_source import Progress, Source, read_placement
 from roost.cli.managing.placement_target import Target
 from roost.cli.tables import table_console
 from roost.placement.model import LedgerState
-from roost.placement.rules.exports import leave_out_unknown, plan_export, without_generations
+from roost.placement.rules.exports import leave_out_unknown, plan_export, without_generations, without_port_claims
 from roost.placement.rules.imports import list_differences
 from roost.placement.service.imports import read_state
 from roost.placement.service.ledger import Ledger
@@ -25,11 +25,13 @@ async def export_placement(
     ca_file: str | None = None,
     dry_run: bool = False,
     delete: bool = False,
+    port_claims: bool = True,
     say: Callable[[str], None] | None = None,
 ) -> int:
     """Make the Placement at target_url as the ledger of `source`, report, and return the exit status.
 
-    token: None for what the environment says. say: takes the report as JSON; None prints it for people.
+    token: None for what the environment says. port_claims: False leaves out consumers that are ports. say: takes the
+    report as JSON; None prints it for people.
     """
     credentials = None if token else credentials_of(os.environ)
     async with (
@@ -37,6 +39,8 @@ async def export_placement(
         Source.connect(target_url, token=token, credentials=credentials, ca_file=ca_file) as target,
     ):
         state_wanted = await read_state(Ledger(database))
+        if not port_claims:
+            state_wanted = without_port_claims(state_wanted)
         with Bars() as bars:
             exported = await export(target, state_wanted, bars.progress, dry_run=dry_run, delete=delete)
     if say is not None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from roost.placement.model import ImportedProvider, Kind, LedgerState
 from roost.placement.rules.imports import CUSTOM, LeftOut
-from roost.seams.placement import ConsumerState, Inventory
+from roost.seams.placement import ConsumerState, ConsumerType, Inventory
 
 AMOUNT_MAX = 2**31 - 1
 ROOMY = Inventory(total=AMOUNT_MAX, max_unit=AMOUNT_MAX)
@@ -60,6 +60,12 @@ def without_generations(state: LedgerState) -> LedgerState:
         providers={uuid: msgspec.structs.replace(item, generation=0) for uuid, item in state.providers.items()},
         consumers={uuid: msgspec.structs.replace(item, generation=0) for uuid, item in state.consumers.items()},
     )
+
+
+def without_port_claims(state: LedgerState) -> LedgerState:
+    """Return the ledger without the consumers that are ports, of which an upstream Neutron releases none."""
+    consumers = {uuid: item for uuid, item in state.consumers.items() if item.consumer_type != ConsumerType.PORT.value}
+    return msgspec.structs.replace(state, consumers=consumers)
 
 
 def leave_out_unknown(wanted: LedgerState, present: LedgerState) -> tuple[LedgerState, tuple[LeftOut, ...]]:
