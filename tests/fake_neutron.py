@@ -300,6 +300,8 @@ class FakeNeutron:
             return web.json_response({}, status=503)
         if self.token is not None and request.headers.get("X-Auth-Token") != self.token:
             return web.json_response({}, status=401)
+        if len(query.getall("id", ())) > 40:
+            return web.json_response({}, status=414)
         if "changed_since" in query and not self.tells_changes:
             return web.json_response({"NeutronError": {"type": "HTTPBadRequest"}}, status=400)
         if name == "network-ip-availabilities":

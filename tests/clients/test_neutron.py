@@ -92,6 +92,18 @@ async def test_a_subnet_without_its_segment_is_not_one_on_no_segment(neutron: Fa
     await client.close()
 
 
+@pytest.mark.parametrize(("count", "queries"), [(0, 1), (1, 1), (39, 1), (40, 1), (41, 2), (80, 2), (81, 3)])
+async def test_no_query_names_more_than_40_ids(neutron: FakeNeutron, count: int, queries: int) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url), None)
+    before = len(neutron.ports)
+    ports = [neutron.add_port(None) for _ in range(count)]
+    page = await client.list_ports(ids=ports)
+    assert page is not None
+    assert sorted(port.id for port in page.ports) == sorted(ports or neutron.ports)
+    assert (len(neutron.asked), len(neutron.ports)) == (queries, before + count)
+    await client.close()
+
+
 async def test_ports_are_asked_for_by_their_ids(neutron: FakeNeutron) -> None:
     client = HttpNeutron(NeutronSettings(url=neutron.url), None)
     port, gone = neutron.add_port(SEGMENTS[0]), str(uuid.uuid4())
