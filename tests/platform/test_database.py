@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from roost.platform.database import PASSFILE_WARNING, Connection, Database
-from roost.platform.errors import BadRequest, DatabaseRefused, DatabaseUnavailable, LockTimeout
+from roost.platform.errors import BadRequest, DatabaseAway, DatabaseRefused, DatabaseUnavailable, LockTimeout
 from roost.platform.timeouts import Timeouts
 from roost.platform.wakeup import Wakeups
 
@@ -137,15 +137,43 @@ def raising(code: str) -> str:
     return f"DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '{code}'; END $$"
 
 
+BUSY = ("53000", "53100", "53200", "53300", "53400", "57014", "25P03", "25P04")
+AWAY = ("57000", "57P01", "57P02", "57P03", "08000", "08006", "25006")
+
+
 @pytest.mark.parametrize(
-    "code", ["53000", "53100", "53200", "53300", "53400", "57000", "57014", "57P01", "57P02", "57P03", "25P03", "25P04"]
+    ("code", "kind"), [*((code, DatabaseUnavailable) for code in BUSY), *((code, DatabaseAway) for code in AWAY)]
 )
-async def test_what_means_not_now_to_postgresql_is_no_failure_of_roost(database: Database, code: str) -> None:
+async def test_what_means_not_now_to_postgresql_is_no_failure_of_roost(
+    database: Database, code: str, kind: type[DatabaseUnavailable]
+) -> None:
     for scope in (database.transaction, database.connection, database.lookups):
         with pytest.raises(DatabaseUnavailable, match="no room") as error:
             async with scope() as connection:
                 await connection.execute(raising(code))
-        assert type(error.value) is DatabaseUnavailable
+        assert type(error.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "kind"), [(False, DatabaseUnavailable), (True, DatabaseAway)], ids=["writes", "reads"]
+)
+async def test_a_server_that_goes_away_at_the_commit_may_have_written(
+    database: Database, snapshot: bool, kind: type[DatabaseUnavailable]
+) -> None:
+    async def end_session() -> None:
+        async with database.transaction(snapshot=snapshot) as tx, database.connection() as other:
+            pid = await tx.fetchval("SELECT pg_backend_pid()")
+            await other.execute("SELECT pg_terminate_backend($1, 5000)", pid)
+
+    with pytest.raises(DatabaseUnavailable) as error:
+        await end_session()
+    assert type(error.value) is kind
+
+
+async def test_a_server_that_goes_away_before_the_commit_has_written_nothing(database: Database) -> None:
+    with pytest.raises(DatabaseAway):
+        async with database.transaction() as tx:
+            await cut(tx)
 
 
 async def test_a_lock_that_is_not_given_back_in_time_is_told_by_name(database: Database) -> None:

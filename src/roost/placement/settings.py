@@ -17,6 +17,8 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     limit ends the search, and depth-first would give one host only. randomize_allocation_candidates: the host that
     comes first is drawn by lot. audit_s: how often the ledger is audited; Roost's own.
 
+    read_from_index_s, Roost's own: how old the index may be that answers reads while the database is away; 0 for never.
+
     credentials: what a start does when the Placement service that is used instead of the ledger does not let Roost in:
     warn and go on, or refuse (require).
     implied_addresses, Roost's own: a server's candidates and claims include an address for each NIC of an unmodified
@@ -30,6 +32,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
     randomize_allocation_candidates: bool = False
     audit_s: float = 300.0
+    read_from_index_s: Annotated[float, Meta(ge=0, le=86_400)] = 60
     credentials: Literal["warn", "require"] = "warn"
     implied_addresses: bool = False
     hosts_per_address: Annotated[int, Meta(ge=0, le=1_000_000)] = 4

@@ -20,6 +20,7 @@ from asyncpg.introspection import INTRO_LOOKUP_TYPES
 
 from roost.platform.errors import (
     BadRequest,
+    DatabaseAway,
     DatabaseRefused,
     DatabaseTooOld,
     DatabaseUnavailable,
@@ -57,6 +58,14 @@ UNAVAILABLE = (
     TimeoutError,
 )
 """Failures that say nothing about the request: the server is away, restarting or another one, or has no time."""
+
+NOT_AWAY = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.QueryCanceledError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
+)
+"""Those of them that a server answers which is there: what is short or too slow is not mended by waiting for it."""
 
 CONNECTION_LOST = re.compile(r"clos(ed|ing)$|released back to the pool$|another operation is cancelling$")
 """What asyncpg.InterfaceError says of a connection or a pool that is gone; everything else is a bug of the caller's."""
@@ -127,11 +136,19 @@ async def _open_pool(dsn: str, *, least: int, most: int, timeouts: Timeouts) -> 
     )
 
 
+@dataclass
+class _Progress:
+    """How far a block of statements has come. commits: a COMMIT is sent, whose outcome only its answer tells."""
+
+    commits: bool = False
+
+
 @contextmanager
-def _errors_translated() -> Iterator[None]:
+def _errors_translated() -> Iterator[_Progress]:
     """Raise what PostgreSQL's failures mean to the caller; outages are logged once a minute."""
+    progress = _Progress()
     try:
-        yield
+        yield progress
     except VICTIM as error:
         raise TransactionVictim(f"the transaction was ended for another: {error}") from error
     except asyncpg.LockNotAvailableError as error:
@@ -144,7 +161,8 @@ def _errors_translated() -> Iterator[None]:
         reason = str(error) or type(error).__name__
         if _each_minute.is_due(type(error).__name__):
             log.warning("the database cannot serve", reason=reason)
-        raise DatabaseUnavailable(f"the database cannot serve at the moment: {reason}") from error
+        kind = DatabaseUnavailable if progress.commits or isinstance(error, NOT_AWAY) else DatabaseAway
+        raise kind(f"the database cannot serve at the moment: {reason}") from error
 
 
 class Database:
@@ -218,11 +236,11 @@ class Database:
         """Yield a transaction: committed at the end of the block, undone by any exception.
 
         snapshot: read only, and every statement sees the same instant (REPEATABLE READ).
-        Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
+        Raises DatabaseAway when the server goes away before the commit, DatabaseUnavailable when that is not known.
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         outer = _held.get().around_this()
-        with _errors_translated():
+        with _errors_translated() as progress:
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
@@ -230,10 +248,14 @@ class Database:
                         # What this one did relies on the locks of the one around it, which may have been ended while
                         # this process was stopped. This one still has its own locks, for which others wait.
                         await outer.execute("SELECT 1")
+                    progress.commits = not snapshot
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Yield a connection without a transaction: each statement is one of its own."""
+        """Yield a connection without a transaction: each statement is one of its own.
+
+        Raises DatabaseAway, after which a statement that writes may have been done: who repeats only reads here.
+        """
         with _errors_translated():
             async with self._acquire() as connection:
                 yield connection

@@ -36,6 +36,10 @@ class DatabaseUnavailable(RoostError):
     """Whether it is in the log already when it is raised, so that who waits and tries again says nothing."""
 
 
+class DatabaseAway(DatabaseUnavailable):
+    """The database does not answer at the moment, and nothing was written: the same can be done again at any time."""
+
+
 class TransactionVictim(DatabaseUnavailable):
     """PostgreSQL ended this transaction so that another could go on; the same again may well succeed."""
 

@@ -19,19 +19,32 @@ API = Api()
 """Roost's own paths."""
 
 
-def health_routes(health: Health, drain: Drain, tell: Callable[[], Awaitable[str | None]] | None = None) -> list[Route]:
-    """Return the routes of a listener. tell: returns what operators should know of one that is ready all the same."""
+def health_routes(
+    health: Health,
+    drain: Drain,
+    tell: Callable[[], Awaitable[str | None]] | None = None,
+    can_serve: Callable[[], bool] = lambda: False,
+) -> list[Route]:
+    """Return the routes of a listener.
+
+    tell: returns what operators should know of one that is ready all the same. can_serve: returns whether it is ready
+    whatever the database does, which then is not looked at, but for `/readyz?database`.
+    """
+
+    async def find_fault() -> str | None:
+        return None if can_serve() else await health.find_fault()
 
     async def answer_healthz(_request: Request) -> Response:
         return _status(await health.find_fault(), "unavailable")
 
-    async def answer_readyz(_request: Request) -> Response:
-        reason, status = (DRAINING, "draining") if drain.begun else (await health.find_fault(), "unavailable")
+    async def answer_readyz(request: Request) -> Response:
+        look = health.find_fault if "database" in request.query_params else find_fault
+        reason, status = (DRAINING, "draining") if drain.begun else (await look(), "unavailable")
         note = await tell() if reason is None and tell is not None else None
         return _status(reason, status) if note is None else json_response({"status": "ok", "note": note})
 
     async def answer_healthcheck(request: Request) -> Response:
-        reason = DRAINING if drain.begun else await health.find_fault()
+        reason = DRAINING if drain.begun else await find_fault()
         return _as_oslo(request, reason)
 
     return [

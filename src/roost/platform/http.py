@@ -34,6 +34,7 @@ from roost.platform.errors import (
     RoostError,
 )
 from roost.platform.metrics import observe_operation, observe_unserved
+from roost.platform.outages import timeout_of, waiting
 from roost.platform.request_log import note_reason
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -44,7 +45,6 @@ HEADERS_KNOWN_MAX = 1024
 """Headers of microversions that are not read anew: clients send a few, again and again."""
 DETAIL_MAX = 40_000
 """So many characters an error has: some repeat what they were given, which may be a whole body."""
-
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 Version = tuple[int, int]
@@ -171,18 +171,22 @@ def _without_handlers(answer: Endpoint) -> ASGIApp:
 class Api:
     """One API: its errors, its microversions, its endpoints.
 
+    waits: a request waits for a database that is away; its endpoints commit once at most, and do nothing else before.
     `request.state.microversion` is set for an endpoint where the API has microversions.
     """
 
     problems: Mapping[type[Exception], Problem] = field(default_factory=dict)
     dialect: Dialect = problem_details
     microversions: Microversions | None = None
+    waits: bool = False
 
     def route(self, path: str, endpoints: Mapping[str, Endpoint], *, held_s: float = 0.0) -> Route:
         """Return one path with an endpoint for each HTTP method; other methods get a 405 in the API's own words.
 
         held_s: how long an endpoint may keep a request on purpose; its time-out begins then.
         """
+        if self.waits:
+            endpoints = {method: waiting(endpoint) for method, endpoint in endpoints.items()}
         served = tuple(sorted(endpoints))
         allowed = ", ".join(served)
 
@@ -275,8 +279,7 @@ async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float
 
     What is cut off is cancelled and rolls back in the background: that may need the database that kept it so long.
     """
-    state = getattr(request.scope.get("app"), "state", None)
-    timeout_s: float | None = getattr(state, "request_timeout_s", None)
+    timeout_s = timeout_of(request)
     if timeout_s is None:
         return await endpoint(request)
     work = asyncio.ensure_future(endpoint(request))

@@ -97,9 +97,10 @@ async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
 async def tell_neutron(ledger: Ledger) -> str | None:
     """Return what operators should know of the last round with Neutron; None where all is well."""
     try:
+        await ledger.index.fresh()  # a silent database is not waited for twice
         figures, _ = await read_address_figures(ledger)
     except DatabaseUnavailable:
-        return None  # which is told already
+        return None  # of which `/readyz?database` tells
     return figures.sight.note()
 
 

@@ -22,7 +22,7 @@ from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service import audit as ledger_audit
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.refresh import prune_changes
+from roost.placement.service.refresh import KEEP_S, prune_changes
 from roost.platform.auth import Policy
 from roost.platform.database import Database
 from roost.platform.drain import Drain
@@ -146,7 +146,9 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     tell: Callable[[], Awaitable[str | None]] | None = parts.cloud.tell_recovery if parts.cloud else None
     if parts.neutron:
         tell = partial(tell_neutron, parts.ledger)
-    routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain, tell), metrics_route(parts.telemetry)]
+    can_serve = parts.ledger.index.is_recent if is_placement_alone(config.services) else lambda: False
+    health = health_routes(parts.health, parts.drain, tell, can_serve)
+    routes: list[BaseRoute] = [*health, metrics_route(parts.telemetry)]
     addresses = parts.cloud.address_metrics if parts.cloud else None
     if parts.neutron:
         addresses = partial(read_neutron_metrics, parts.ledger)
@@ -193,10 +195,18 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
         parts.wakeups.run(),
         parts.telemetry.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+        *_index_refreshes(config, parts),
         *_ledger_audits(config, parts),
         *_neutron_polls(config, parts),
         *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
     ]
+
+
+def _index_refreshes(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return what keeps the index young in a process that answers Placement requests, for when the database goes."""
+    if config.role != "api" or "placement" not in config.services or not parts.settings.placement.read_from_index_s:
+        return []
+    return [repeat(parts.ledger.index.fresh, "refreshing the index", interval_s=KEEP_S)]
 
 
 def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:

@@ -17,6 +17,7 @@ from roost.placement.api.protocol import API, MICROVERSIONS, answer, checks
 from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshape import reshaper_operations
 from roost.placement.api.usages import usage_operations
+from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import show
@@ -27,26 +28,32 @@ if TYPE_CHECKING:
     from oslo_policy.policy import RuleDefault
 
 
-async def _versions(request: Request) -> Response:
-    version = {
-        "id": "v1.0",
-        "max_version": show(MICROVERSIONS.highest),
-        "min_version": show(MICROVERSIONS.lowest),
-        "status": "CURRENT",
-        "links": [{"rel": "self", "href": ""}],
-    }
-    return answer(request, {"versions": [version]})
+VERSION = {
+    "id": "v1.0",
+    "max_version": show(MICROVERSIONS.highest),
+    "min_version": show(MICROVERSIONS.lowest),
+    "status": "CURRENT",
+    "links": [{"rel": "self", "href": ""}],
+}
 
 
 def operations(ledger: Ledger, policy: Policy) -> Operations:
     """Return every operation of the API, by path and method."""
+
+    async def show_versions(request: Request) -> Response:
+        await reads_service.check_serving(ledger)  # deployments probe this path
+        return answer(request, {"versions": [VERSION]})
+
     served: Operations = {
         # First, since routes are tried in order, what schedulers ask all day.
         **CandidateOperations(ledger).operations(),
         **Allocations(ledger).operations(),
         "/": {
             "GET": Operation(
-                summary="the version document", endpoint=_versions, result=answer_schemas.VERSIONS, needs_token=False
+                summary="the version document",
+                endpoint=show_versions,
+                result=answer_schemas.VERSIONS,
+                needs_token=False,
             )
         },
         **Providers(ledger).operations(),

@@ -12,7 +12,7 @@ from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
 from roost.placement.api.policies import admin_or_service
 from roost.placement.api.protocol import answer, provider_uuid
-from roost.placement.errors import InventoryMalformed, InventoryMissing
+from roost.placement.errors import InventoryMalformed
 from roost.placement.service import providers as providers_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
@@ -58,11 +58,9 @@ class Inventories:
         return Response(None, 204)
 
     async def show(self, request: Request) -> Response:
-        provider = await reads_service.get_provider(self.ledger, provider_uuid(request))
         name: str = request.path_params["resource_class"]
-        if name not in provider.inventories:
-            raise InventoryMissing(f"No inventory of class {name} for {provider.uuid}")
-        return answer(request, _one(provider.inventories[name], provider.generation))
+        inventory, generation = await reads_service.get_inventory(self.ledger, provider_uuid(request), name)
+        return answer(request, _one(inventory, generation))
 
     async def replace(self, request: Request) -> Response:
         uuid = provider_uuid(request)

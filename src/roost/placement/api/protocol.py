@@ -24,7 +24,7 @@ from roost.platform.operations import (
 )
 
 MICROVERSIONS = Microversions("placement", lowest=(1, 0), highest=(1, 39))
-API = Api(problems=PROBLEMS, dialect=error_response, microversions=MICROVERSIONS)
+API = Api(problems=PROBLEMS, dialect=error_response, microversions=MICROVERSIONS, waits=True)
 
 CACHE_HEADERS_SINCE = (1, 15)
 

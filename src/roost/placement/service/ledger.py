@@ -51,7 +51,9 @@ class Ledger:
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""
-        self.index = IndexRefresher(self.database, whole_classes=self.whole_classes)
+        self.index = IndexRefresher(
+            self.database, whole_classes=self.whole_classes, recent_s=self.settings.read_from_index_s
+        )
 
     @property
     def whole_classes(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.errors import InventoryMissing, ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.model import Allocation, NameKind, TypeUsage
 from roost.placement.search.candidates import Gathered, gather, to_candidates
 from roost.placement.search.funnel import explain
@@ -21,6 +21,7 @@ from roost.placement.service.names import check_names
 from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
+from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import CandidateQuery, Candidates, Funnel, Inventory, RequestGroup
 
 COUNTED_WITHIN_S = 3.0
@@ -73,6 +74,7 @@ def find_in(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidate
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     """Return the candidates of one query; a network that was just made is waited for until a round has counted it.
 
+    While the database is away they are of a recent index, as each claim of one is decided by the database.
     Raises ResourceClassNotFound, TraitNotFound.
     """
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
@@ -81,9 +83,12 @@ async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
         given_up_s = time.monotonic() + COUNTED_WITHIN_S
         while names_uncounted(index, query) and time.monotonic() < given_up_s:
             await asyncio.sleep(COUNTED_RECHECK_S)
-            index = await ledger.index.fresh()
+            index = await ledger.index.recent()
     start = ledger.env.random.randrange(2**16)
-    return match(index, query, ledger.settings, start=start, counted_only=ledger.counted_only)
+    matches = match(index, query, ledger.settings, start=start, counted_only=ledger.counted_only)
+    if matches.funnel is not None:
+        ledger.index.check_fresh()
+    return matches
 
 
 def match(
@@ -120,6 +125,7 @@ def match(
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
     """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    ledger.index.check_fresh()
     nics = find_nics(index, query) if ledger.settings.implied_addresses else []
     return explain(index, query, nics, counted_only=ledger.counted_only)
 
@@ -130,6 +136,7 @@ async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderV
         index = await _knowing_index(ledger, [query.group], frozenset())
     except TraitNotFound as error:
         raise TraitNotFound(f'Invalid trait(s) in "required" parameter: {error}') from error
+    ledger.index.check_fresh()  # a list also says which providers there are not
     if query.uuid is not None:
         row = index.find_row(query.uuid)
         rows = [] if row is None else [row]
@@ -141,12 +148,31 @@ async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderV
 
 
 async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
-    """Return one provider. Raises ProviderNotFound."""
-    index = await ledger.index.fresh()
+    """Return one provider, while the database is away from a recent index. Raises ProviderNotFound."""
+    index = await ledger.index.recent()
     row = index.find_row(uuid)
     if row is None:
+        ledger.index.check_fresh()
         raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
     return _view(index, row)
+
+
+async def get_inventory(ledger: Ledger, uuid: str, resource_class: str) -> tuple[Inventory, int]:
+    """Return a provider's inventory of a class, and its generation. Raises ProviderNotFound, InventoryMissing."""
+    provider = await get_provider(ledger, uuid)
+    if resource_class not in provider.inventories:
+        ledger.index.check_fresh()
+        raise InventoryMissing(f"No inventory of class {resource_class} for {uuid}")
+    return provider.inventories[resource_class], provider.generation
+
+
+async def check_serving(ledger: Ledger) -> None:
+    """Raise DatabaseUnavailable, for which nobody waits, when there is neither a database nor a recent index."""
+    if not ledger.index.is_recent():
+        try:
+            await ledger.index.fresh()
+        except DatabaseUnavailable as error:
+            raise DatabaseUnavailable(str(error)) from error
 
 
 async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, list[Allocation]]:
@@ -181,11 +207,11 @@ def _view(index: Index, row: int) -> ProviderView:
 
 
 async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
-    """Return the index as of now, which knows every name of the groups, and these traits.
+    """Return a recent index, which knows every name of the groups, and these traits.
 
     Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
     """
-    index = await ledger.index.fresh()
+    index = await ledger.index.recent()
     classes = {name for group in groups for name in group.resources}
     strange_classes = {name for name in classes - STANDARD_NAMES[NameKind.RESOURCE_CLASS] if not index.has_class(name)}
     named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
@@ -197,4 +223,4 @@ async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits:
     except ResourceClassNotFound as error:
         raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
     await check_names(ledger, NameKind.TRAIT, strange_traits)
-    return await ledger.index.fresh()  # the one from before the database was asked may have changed
+    return await ledger.index.recent()  # the one from before the database was asked may have changed

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from roost.placement.model import Usage
 from roost.platform.database import Connection
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.errors import DatabaseAway
 
 
 class Snapshot(Struct, frozen=True):
@@ -76,12 +76,12 @@ FROM pg_control_system() s, (
 
 
 async def get_news(tx: Connection, seen: Snapshot) -> News:
-    """Return what has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
+    """Return what has changed since `seen`. Raises DatabaseAway on a standby. Cost: by what changed."""
     row = await tx.fetchrow(GET_NEWS, seen.xmax, seen.running)
     system, timeline, started, snapshot, horizon, reshaped_ids = row[:6]
     if timeline is None:
         # It may lag behind what was committed, and does not say which transactions were running.
-        raise DatabaseUnavailable("the database is a standby, which may not know what was committed")
+        raise DatabaseAway("the database is a standby, which may not know what was committed")
     server = (system, timeline, started)  # R4
     used: defaultdict[int, dict[str, int]] = defaultdict(dict)
     generations = {}
