@@ -240,6 +240,7 @@ async def _fail_over_in_a_storm(
     """Nothing is lost where the standby has everything: claims pause, it catches up, and it takes over under reads."""
     taken = await at_once(*(_claim_some(client, hosts) for client in (one, other) * 4))
     await asyncio.to_thread(_catch_up, standby, primary)
+    await at_once(one.used(hosts[0]), other.used(hosts[0]))  # what an index has not seen by now it cannot tell
     over = asyncio.Event()
     statuses: Counter[int] = Counter()
 
@@ -247,11 +248,7 @@ async def _fail_over_in_a_storm(
         while not over.is_set():
             answer = await client.call("GET", f"/resource_providers/{hosts[0]}/usages")
             statuses[answer.status] += 1
-            if answer.status == 200:
-                assert answer.body["usages"] == {"VCPU": sum(taken)}
-            else:
-                assert answer.headers.get("Retry-After") == "1"
-                await asyncio.sleep(0.02)  # a client that was told to try again
+            assert answer.body["usages"] == {"VCPU": sum(taken)}
 
     async with asyncio.TaskGroup() as group:
         for client in (one, other) * 2:
@@ -259,7 +256,7 @@ async def _fail_over_in_a_storm(
         await _promote(standby, address, primary)
         await _up(one, other)
         over.set()
-    assert statuses.keys() == {200, 503}
+    assert statuses.keys() == {200}
     assert await one.everything() == await other.everything()
 
 

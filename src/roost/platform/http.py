@@ -186,7 +186,7 @@ class Api:
         held_s: how long an endpoint may keep a request on purpose; its time-out begins then.
         """
         if self.waits:
-            endpoints = {method: waiting(endpoint) for method, endpoint in endpoints.items()}
+            endpoints = {method: waiting(endpoint, _is_gone) for method, endpoint in endpoints.items()}
         served = tuple(sorted(endpoints))
         allowed = ", ".join(served)
 
@@ -272,6 +272,11 @@ class Api:
         if problem.status == 503:
             response.headers["Retry-After"] = "1"
         return response
+
+
+async def _is_gone(request: Request) -> bool:
+    """Return whether the client has gone, as far as is known once the body was read: looking earlier would lose it."""
+    return BODY_KEY in request.scope and await request.is_disconnected()
 
 
 async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float) -> Response:

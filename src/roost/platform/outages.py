@@ -16,11 +16,11 @@ PAUSE_MAX_S = 1.0
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def waiting(endpoint: Endpoint) -> Endpoint:
+def waiting(endpoint: Endpoint, is_gone: Callable[[Request], Awaitable[bool]]) -> Endpoint:
     """Return the endpoint, begun anew for as long as the database is away and the request's time is not over.
 
-    What raises DatabaseAway has written nothing. For a client that has gone nothing is begun anew. A listener without a
-    time-out has nobody wait.
+    What raises DatabaseAway has written nothing. is_gone: returns whether the client has gone, for whom nothing is
+    begun anew. A listener without a time-out has nobody wait.
     """
 
     async def answer(request: Request) -> Response:
@@ -30,7 +30,7 @@ def waiting(endpoint: Endpoint) -> Endpoint:
                 return await endpoint(request)
             except DatabaseAway:
                 over_at_s = begun_s + (timeout_of(request) or 0)
-                if time.monotonic() + pause_s > over_at_s or await request.is_disconnected():
+                if time.monotonic() + pause_s > over_at_s or await is_gone(request):
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
