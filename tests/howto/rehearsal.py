@@ -34,6 +34,14 @@ THERE = {
     "agent": "connected to the API|the API is found",
 }
 """What each says once it is there, as a pattern; an agent of the kept release says that it found the API."""
+PROGRAM = """#!{python}
+from pathlib import Path
+from roost.cli import settings
+from roost.cli.{module} import main
+settings.DEFAULT_CONFIG = Path({directory!r}) / "etc" / "roost.toml"
+main()
+"""
+"""A program whose /etc/roost is the reader's own."""
 TIMEOUT_S = 90.0
 BIN = Path(sys.executable).parent
 END = "end-of-command"
@@ -175,7 +183,7 @@ def rehearsal(
     programs.mkdir()
     write_client(programs / "openstack", path)
     for name, module in (("roost", "main"), ("roost-manage", "manage")):
-        (programs / name).write_text(f"#!{sys.executable}\nfrom roost.cli.{module} import main\nmain()\n")
+        (programs / name).write_text(PROGRAM.format(python=sys.executable, module=module, directory=str(directory)))
         (programs / name).chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "ROOST_"))}
     clean |= {"PATH": f"{programs}:{BIN}:{clean['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "160"}
