@@ -18,6 +18,7 @@ from roost.placement.service.neutron_view import NeutronView
 from roost.placement.store.neutron import lock_poll, unlock_poll
 from roost.platform.errors import BadRequest, DatabaseUnavailable
 from roost.platform.keystone import Keystone
+from roost.platform.logs import EachMinute
 from roost.platform.repeat import repeat
 from roost.platform.settings import NeutronSettings
 from roost.platform.wakeup import Wakeups
@@ -62,6 +63,7 @@ class NeutronPoll:
         self._woken = asyncio.Event()
         self._neutron = neutron
         self._settings = settings
+        self._each_minute = EachMinute()
         self._view = NeutronView(full_s=settings.full_s, grace_s=settings.claim_grace_s, zones=settings.zone_by_segment)
 
     async def run(self) -> None:
@@ -107,11 +109,19 @@ class NeutronPoll:
                 while True:
                     await connection.execute("SELECT 1")  # a server that went away has let go of the lock
                     self._woken.clear()  # what is heard from here on, this round may not see
-                    _log_round(await run_round(self._ledger, self._neutron, self._view))
+                    self._log_round(await run_round(self._ledger, self._neutron, self._view))
                     await self._pause()
             finally:
                 with suppress(DatabaseUnavailable):
                     await unlock_poll(connection)
+
+    def _log_round(self, done: Round) -> None:
+        if done.drifts:
+            drifts_left = sum(not drift.repaired for drift in done.drifts)
+            log.info("agreed with Neutron", ports=done.ports, changes=len(done.drifts), left=drifts_left)
+        note = done.sight.note()
+        if note is not None and self._each_minute.is_due("partial"):
+            log.warning("not everything is given back", reason=note)
 
 
 def check_with_neutron(settings: Settings, services: Sequence[str]) -> None:
@@ -124,9 +134,3 @@ def check_with_neutron(settings: Settings, services: Sequence[str]) -> None:
         raise BadRequest(f"--with-neutron: {error}") from error
     if not settings.placement.implied_addresses:
         log.warning("servers claim no addresses unless [placement] implied_addresses is true; only ports do")
-
-
-def _log_round(done: Round) -> None:
-    if done.drifts:
-        drifts_left = sum(not drift.repaired for drift in done.drifts)
-        log.info("agreed with Neutron", ports=done.ports, changes=len(done.drifts), left=drifts_left)
