@@ -71,6 +71,7 @@ def test_a_configuration_becomes_one_that_roost_reads(tmp_path: Path) -> None:
     assert settings.placement.max_allocation_candidates == 1000
     assert not settings.placement.enforce_new_defaults
     assert settings.keystone.password == 'p"a\\ss'
+    assert settings.serve.auth == "keystone"
     assert settings.keystone.service_token_roles == ("service", "admin")
     assert settings.cors.allowed_origin == ("https://horizon.example",)
     assert (settings.log.level, settings.log.format, settings.log.file) == (
@@ -102,10 +103,8 @@ def test_what_is_left_to_decide_has_a_status_of_its_own_and_tells_no_secret(
 def test_json_has_the_options_and_the_remarks(tmp_path: Path) -> None:
     status, document = convert(tmp_path, "[DEFAULT]\nuse_json = on\n[api]\nauth_strategy = keystone", "--json")
     told = json.loads(document)
-    assert (status, told["options"]) == (DECIDE, {"log": {"format": "json"}})
-    assert [(remark["option"], remark["decide"]) for remark in told["remarks"]] == [
-        ("use_json", False), ("auth_strategy", True),
-    ]  # fmt: skip
+    assert (status, told["options"]) == (DONE, {"log": {"format": "json"}, "serve": {"auth": "keystone"}})
+    assert [(remark["option"], remark["decide"]) for remark in told["remarks"]] == [("use_json", False)]
 
 
 @pytest.mark.parametrize(
@@ -288,6 +287,22 @@ def test_what_deployment_tools_render_leaves_nothing_to_decide(tmp_path: Path, r
     assert "mysql" not in toml
 
 
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        ("postgresql+psycopg2://p:a%40b@db/placement?sslmode=require", "postgresql://p:a%40b@db/placement?sslmode=require"),
+        ("postgres://db/placement", "postgresql://db/placement"),
+        ("mysql+pymysql://p:SECRET@db/placement?charset=utf8", None),
+        ("sqlite://", None),
+    ],
+)  # fmt: skip
+def test_a_postgresql_stays_the_database_and_another_is_left(tmp_path: Path, connection: str, url: str | None) -> None:
+    status, toml = convert(tmp_path, f"[placement_database]\nconnection = {connection}")
+    assert (status, tomllib.loads(toml).get("database", {}).get("url")) == (DONE, url)
+    assert "SECRET" not in toml
+    assert ("import-placement" in toml) == (url is None)
+
+
 def test_of_several_files_a_later_one_wins(tmp_path: Path) -> None:
     snippet = tmp_path / "placement_keystone_authtoken.conf"
     snippet.write_text("[keystone_authtoken]\npassword = new")
@@ -317,11 +332,15 @@ def test_every_option_of_upstream_is_in_the_table() -> None:
 
 def test_every_option_of_the_table_is_one_of_roosts_and_takes_what_is_converted(tmp_path: Path) -> None:
     examples = {text: "x", flag: "yes", whole: "7", seconds: "7", words: "a, b"}
-    particular = {"allocation_candidates_generation_strategy": "depth-first"}
+    particular = {
+        "allocation_candidates_generation_strategy": "depth-first",
+        "auth_strategy": "noauth2",
+        "connection": "postgresql+psycopg2://placement:p%40ss@db/placement?sslmode=require",
+    }
     for (section, option), target in OPTIONS.items():
         if isinstance(target, To):
             assert target.section in Settings.__struct_fields__
-            value = particular.get(option, examples[target.convert])
+            value = particular.get(option) or examples[target.convert]
             _, toml = convert(tmp_path, f"[{section}]\n{option} = {value}")
             (tmp_path / "roost.toml").write_text(toml)
             read_settings(tmp_path / "roost.toml")

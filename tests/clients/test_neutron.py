@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from aiohttp import web
 from tests.cluster import Cluster
 from tests.fake_neutron import FakeNeutron
 from tests.placement.providers import a_uuid
+from tests.platform.fake_keystone import FakeKeystone, Today
 
 from roost.clients.neutron import HttpNeutron
 from roost.placement.service.neutron_view import DOUBTS_MAX
 from roost.platform.errors import BadRequest
-from roost.platform.settings import NeutronSettings
+from roost.platform.keystone import Keystone
+from roost.platform.settings import KeystoneSettings, NeutronSettings
 from roost.seams.neutron import NeutronPartial, NeutronUnavailable
 
 SEGMENTS = tuple(a_uuid() for _ in range(3))
@@ -212,6 +215,42 @@ async def test_what_is_no_list_is_named(answer: web.Response, says: str) -> None
 def test_settings_that_cannot_work_name_the_option(settings: dict[str, str], says: str) -> None:
     with pytest.raises(BadRequest, match=says.replace("(", r"\(")):
         NeutronSettings(**settings).check()
+
+
+async def test_without_an_address_the_catalogue_of_keystone_says_it(neutron: FakeNeutron) -> None:
+    fake = FakeKeystone(world=Today())
+    await fake.start()
+    own = KeystoneSettings(auth_url=fake.url, username="roost", password=fake.password)
+    client = HttpNeutron(NeutronSettings(region="one"), Keystone(own))
+    with pytest.raises(NeutronUnavailable, match="catalogue has no endpoint internal in one of the type network"):
+        await client.list_segments()
+    elsewhere = HttpNeutron(NeutronSettings(url=neutron.url, region="two"), Keystone(own))
+    assert len(await elsewhere.list_segments()) == len(SEGMENTS), "an address wins over the catalogue"
+    await elsewhere.close()
+    await client.close()
+    endpoints = [
+        {"interface": interface, "region_id": region, "region": region, "url": url, "id": f"{interface}{region}"}
+        for interface, region, url in (
+            ("public", "one", "http://127.0.0.1:1"), ("internal", "two", "http://127.0.0.1:1"),
+            ("internal", "one", f"{neutron.url}/v2.0/"),
+        )
+    ]  # fmt: skip
+    fake.catalog = [{"type": "network", "name": "neutron", "id": "n", "endpoints": endpoints}]
+    client = HttpNeutron(NeutronSettings(region="one"), Keystone(own))
+    assert len(await client.list_segments()) == len(SEGMENTS)
+    await client.close()
+    await fake.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_catalog", "is_sound"),
+    [({}, True, True), ({}, False, False), ({"token": "t"}, True, False), ({"url": "http://n"}, False, True)],
+)
+def test_an_address_is_needed_where_no_catalogue_says_it(
+    settings: dict[str, str], has_catalog: bool, is_sound: bool
+) -> None:
+    with nullcontext() if is_sound else pytest.raises(BadRequest, match="url is needed"):
+        NeutronSettings(**settings).check(has_catalog=has_catalog)
 
 
 async def test_roosts_own_network_api_can_be_read_as_a_neutron(data_dir: Path) -> None:

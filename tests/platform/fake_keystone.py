@@ -51,6 +51,7 @@ class FakeKeystone:
     own_roles: tuple[str, ...] = ("service",)
     delay_s: float = 0
     status: int | None = None
+    catalog: list[dict[str, Any]] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
     port: int = 0
     _runner: web.AppRunner | None = None
@@ -105,7 +106,8 @@ class FakeKeystone:
         if not right:
             return web.json_response({"error": {"code": 401, "title": "Unauthorized"}}, status=401)
         text = self.token(*self.own_roles, life=timedelta(seconds=self.own_life_s), user="roost")
-        return web.json_response({"token": self.tokens[text]}, status=201, headers={"X-Subject-Token": text})
+        document = {"token": {**self.tokens[text], "catalog": self.catalog}}
+        return web.json_response(document, status=201, headers={"X-Subject-Token": text})
 
     async def _validate(self, request: web.Request) -> web.Response:
         self.asked["validate"] += 1

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from roost.platform.auth import AuthenticationUnavailable
+from roost.platform.catalog import EndpointMissing, find_endpoint
 from roost.platform.errors import reason_of
 from roost.platform.http_sessions import new_session, trust
 from roost.platform.keystone import Keystone, OwnToken
@@ -120,7 +121,7 @@ class HttpNeutron:
     def __init__(self, settings: NeutronSettings, keystone: Keystone | None) -> None:
         self._settings = settings
         self._keystone = None if settings.token else keystone
-        self._url = f"{settings.url.rstrip('/').removesuffix('/v2.0')}/v2.0"
+        self._url = _root(settings.url) if settings.url else ""
         self._session: aiohttp.ClientSession | None = None
         self._tells_changes = True
         self._token: OwnToken | None = None
@@ -315,16 +316,38 @@ class HttpNeutron:
             tls = trust(self._settings.cafile, insecure=self._settings.insecure)
             self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
         headers = {"Accept": "application/json"} | ({"X-Auth-Token": token} if token else {})
-        url = f"{self._url}/{name}"
+        url = f"{await self._address(name)}/{name}"
         async with self._session.get(url, params=query, headers=headers, allow_redirects=False) as response:
             return response.status, await response.read()
 
+    async def _address(self, name: str) -> str:
+        """Return where Neutron is: as the settings say, else as the catalogue of the latest token does.
+
+        Raises NeutronUnavailable, AuthenticationUnavailable.
+        """
+        if self._keystone is not None and not self._settings.url:
+            catalog = (await self._keystone.own_token()).catalog
+            try:
+                url = find_endpoint(
+                    catalog, "network", interface=self._settings.interface, region=self._settings.region
+                )
+            except EndpointMissing as error:
+                raise self._unavailable(name, str(error)) from error
+            self._url = _root(url)
+        return self._url
+
     def _unavailable(self, name: str, cause: str) -> NeutronUnavailable:
-        return NeutronUnavailable(f"Neutron at {self._url} cannot be asked for {name}: {cause}.")
+        where = f" at {self._url}" if self._url else ""
+        return NeutronUnavailable(f"Neutron{where} cannot be asked for {name}: {cause}.")
 
 
 class _Refused(Exception):
     """Neutron does not know a filter."""
+
+
+def _root(url: str) -> str:
+    """Return where the lists are. url: of a service, with or without /v2.0."""
+    return f"{url.rstrip('/').removesuffix('/v2.0')}/v2.0"
 
 
 def _chunks(ids: Sequence[str]) -> list[Sequence[str]]:

@@ -26,6 +26,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
+from roost.platform.catalog import CatalogService
 from roost.platform.errors import reason_of
 from roost.platform.http_sessions import new_session, trust
 from roost.platform.metrics import TOKENS
@@ -66,6 +67,7 @@ class _Token(Struct, frozen=True):
     project: _Owned | None = None
     domain: _Named | None = None
     system: dict[str, Any] | None = None
+    catalog: tuple[CatalogService, ...] = ()
 
 
 class _Answer(Struct, frozen=True):
@@ -73,11 +75,12 @@ class _Answer(Struct, frozen=True):
 
 
 class OwnToken(Struct, frozen=True):
-    """A token of Roost's own user, with the name and the roles that Keystone says it has."""
+    """A token of Roost's own user, with the name and the roles that Keystone says it has, and its catalogue."""
 
     text: str = ""
     user: str = ""
     roles: tuple[str, ...] = ()
+    catalog: tuple[CatalogService, ...] = ()
 
 
 class _Verdict(Struct, frozen=True):
@@ -159,7 +162,7 @@ class Keystone:
                 life = answer.expires_at - self._now()
                 self._own_renewed_at = self._now() + life * OWN_LIFE_USED
                 roles = tuple(role.name for role in answer.roles)
-                self._own_token = OwnToken(headers["X-Subject-Token"], answer.user.name, roles)
+                self._own_token = OwnToken(headers["X-Subject-Token"], answer.user.name, roles, answer.catalog)
             return self._own_token
 
     async def close(self) -> None:

@@ -135,14 +135,17 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
 class NeutronSettings(Struct, frozen=True, kw_only=True):
     """Which Neutron is beside this ledger, and how it is read.
 
-    url: with or without /v2.0. token: what is sent as X-Auth-Token; without one a token of the user of `[keystone]`, if
-    there is one. poll_s: between two rounds; full_s: after so long all ports are read, not only those that changed.
-    page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long. zones:
-    SEGMENT=ZONE of segments all of whose hosts are in that availability zone; others are in Nova's default, nova.
+    url: with or without /v2.0; "": what Keystone's catalogue says for the region and the interface. token: what is sent
+    as X-Auth-Token; without one a token of the user of `[keystone]`, if there is one. poll_s: between two rounds.
+    full_s: after so long all ports are read, not only those that changed. page: objects in one answer.
+    claim_grace_s: a claim of an address that no port has is left alone for so long. zones: SEGMENT=ZONE of segments all
+    of whose hosts are in that availability zone; others are in Nova's default, nova.
     amqp_url: the RabbitMQ of its notifications, which begin a round at once; "": rounds are begun by the clock alone.
     """
 
     url: str = ""
+    region: str = ""
+    interface: Literal["public", "internal", "admin"] = "internal"
     token: str = ""
     poll_s: Annotated[float, Meta(gt=0)] = 5
     full_s: Annotated[float, Meta(gt=0)] = 60
@@ -161,17 +164,21 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
         """Return segment id -> the zone of its hosts, of those that are named."""
         return {segment.strip(): zone.strip() for segment, _, zone in (pair.partition("=") for pair in self.zones)}
 
-    def check(self) -> None:
-        """Raise BadRequest, which names the option, for what cannot work."""
+    def check(self, *, has_catalog: bool = False) -> None:
+        """Raise BadRequest, which names the option, for what cannot work. has_catalog: Keystone may say the address."""
         for pair in self.zones:
             if not all(part.strip() for part in pair.partition("=")):
                 raise BadRequest(f"[neutron] zones {pair!r}: expected SEGMENT=ZONE: a segment's id, and Nova's zone")
         if self.amqp_url and not self.amqp_url.startswith(("amqp://", "amqps://")):
             # What it is may have a password in it.
             raise BadRequest("[neutron] amqp_url: expected an address: amqp://user:password@broker.example:5672/vhost")
-        if not self.url.startswith(("http://", "https://")):
-            what = f"url {self.url!r}" if self.url else "url is needed, in the file of --config or as ROOST_NEUTRON_URL"
-            raise BadRequest(f"[neutron] {what}: expected an address: http://neutron.example:9696")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise BadRequest(f"[neutron] url {self.url!r}: expected an address: http://neutron.example:9696")
+        if not self.url and (self.token or not has_catalog):
+            raise BadRequest(
+                "[neutron] url is needed, in the file of --config or as ROOST_NEUTRON_URL: expected an address: "
+                "http://neutron.example:9696; or, without a token, auth_url in [keystone], whose catalogue says it"
+            )
         check_cafile(self.cafile, section="neutron")
 
 

@@ -128,7 +128,7 @@ async def open_records(target: LedgerTarget, config: Config) -> AsyncIterator[Re
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
         neutron = None
-        if missing and settings.neutron.url:
+        if missing and (settings.neutron.url or settings.serve.with_neutron):
             ledger.neutron = neutron = make_neutron(settings)
             ledger.claim_grace_s = settings.neutron.claim_grace_s
             ledger.neutron_zones = settings.neutron.zone_by_segment

@@ -93,7 +93,7 @@ def _checks(config: Config, settings: Settings) -> Iterator[tuple[str, str, Call
     if serve.auth == "keystone" or settings.keystone.auth_url:
         yield "keystone", "", settings.keystone.check
     if settings.neutron.url and not serve.with_neutron:
-        yield "neutron", "", settings.neutron.check
+        yield "neutron", "", partial(settings.neutron.check, has_catalog=bool(settings.keystone.auth_url))
     if settings.placement_client.url:
         yield "placement_client", "", settings.placement_client.check
     policy = serve.policy if serve.policy not in PRESETS else ""

@@ -120,6 +120,8 @@ def convert(upstream: Upstream) -> Converted:
         remark = target if isinstance(target, Said) else _carry(upstream, section, option, target, options)
         if remark:
             remarks.append(Remark(section, option, remark.text, remark.decide and _is_on(upstream[section, option])))
+    if "auth_url" in options.get("keystone", {}):
+        options.setdefault("serve", {}).setdefault("auth", "keystone")  # upstream's default
     options["log"] = _log(upstream, options.get("log", {}))
     return Converted(options, tuple(remarks))
 
@@ -136,6 +138,8 @@ def _carry(
         converted = target.convert(value) if value else value
     except ValueError:
         return Said(f"its value {value!r} is not as upstream has it", decide=True)
+    if isinstance(converted, Said):
+        return converted
     if value:
         options.setdefault(target.section, {}).setdefault(target.option, converted)
     return None

@@ -47,17 +47,33 @@ class Said(Struct, frozen=True):
     decide: bool = False
 
 
+DATABASE = Said(
+    "inert: Roost has a PostgreSQL, its own or of `[database] url`; `roost-manage import-placement` brings the data"
+)
+
+
+def postgres_url(value: str) -> Value | Said:
+    """Return the address without SQLAlchemy's driver; another database than PostgreSQL is left where it is."""
+    dialect, separator, rest = value.partition("://")
+    return f"postgresql://{rest}" if separator and dialect.partition("+")[0] in POSTGRES else DATABASE
+
+
+def strategy(value: str) -> Value:
+    """Return how callers are known. Raises ValueError."""
+    if value not in ("keystone", "noauth2"):
+        raise ValueError("expected keystone or noauth2")
+    return value
+
+
 class To(Struct, frozen=True):
-    """The option of roost.toml that says the same."""
+    """The option of roost.toml that says the same. convert: returns a Said for a value that has none there."""
 
     section: str
     option: str
-    convert: Callable[[str], Value] = text
+    convert: Callable[[str], Value | Said] = text
 
 
-DATABASE = Said(
-    "inert: Roost has a PostgreSQL, its own or that of `--database`; `roost-manage import-placement` brings the data"
-)
+POSTGRES = ("postgresql", "postgres")
 NEEDLESS = Said("inert: Roost waits for locks where upstream tries again")
 SQLALCHEMY = Said("inert: of SQLAlchemy's pool, which Roost has not: its processes have 8 connections each")
 MEMCACHED = Said("inert: each process remembers verdicts itself")
@@ -105,7 +121,7 @@ OPTIONS: dict[tuple[str, str], To | Said] = {
     ("DEFAULT", "tempdir"): Said("inert: nothing is written there"),
     ("DEFAULT", "pybasedir"): Said("inert: nothing is written there"),
     ("DEFAULT", "state_path"): Said("inert: `--data-dir` is where a private PostgreSQL lives"),
-    ("api", "auth_strategy"): Said("`roost serve --auth keystone`, or `noauth2`", decide=True),
+    ("api", "auth_strategy"): To("serve", "auth", strategy),
     ("placement", "randomize_allocation_candidates"): To("placement", "randomize_allocation_candidates", flag),
     ("placement", "max_allocation_candidates"): To("placement", "max_allocation_candidates", whole),
     ("placement", "allocation_candidates_generation_strategy"): To(
@@ -114,7 +130,7 @@ OPTIONS: dict[tuple[str, str], To | Said] = {
     ("placement", "allocation_conflict_retry_count"): NEEDLESS,
     ("placement", "incomplete_consumer_project_id"): Said("inert: every consumer has a project"),
     ("placement", "incomplete_consumer_user_id"): Said("inert: every consumer has a user"),
-    ("placement_database", "connection"): DATABASE,
+    ("placement_database", "connection"): To("database", "url", postgres_url),
     ("placement_database", "slave_connection"): Said("inert: the primary alone is read, a standby may be behind"),
     ("placement_database", "sync_on_startup"): Said("inert: `roost serve` does so always"),
     ("workarounds", "optimize_for_wide_provider_trees"): Said("inert: the search goes only as far as the limit"),

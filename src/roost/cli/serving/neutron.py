@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 def make_neutron(settings: Settings) -> HttpNeutron:
     """Return the client of the configured Neutron. Raises BadRequest, which says what is missing."""
-    settings.neutron.check()
+    settings.neutron.check(has_catalog=bool(settings.keystone.auth_url))
     if settings.neutron.token or not settings.keystone.auth_url:
         return HttpNeutron(settings.neutron, None)
     settings.keystone.check()
@@ -129,7 +129,7 @@ def check_with_neutron(settings: Settings, services: Sequence[str]) -> None:
     if "network" in services:
         raise BadRequest("--with-neutron: Roost serves the network itself; it is for `roost serve placement`")
     try:
-        settings.neutron.check()
+        settings.neutron.check(has_catalog=bool(settings.keystone.auth_url))
     except BadRequest as error:
         raise BadRequest(f"--with-neutron: {error}") from error
     if not settings.placement.implied_addresses:
