@@ -303,6 +303,14 @@ def test_a_postgresql_stays_the_database_and_another_is_left(tmp_path: Path, con
     assert ("import-placement" in toml) == (url is None)
 
 
+@pytest.mark.parametrize(
+    ("content", "file"), [("", "policy.yaml"), ("[oslo_policy]\npolicy_file = mine.yaml", "mine.yaml")]
+)
+def test_a_policy_file_beside_counts_as_upstream_counts_it(tmp_path: Path, content: str, file: str) -> None:
+    (tmp_path / "policy.yaml").write_text("{}")
+    assert tomllib.loads(convert(tmp_path, content)[1])["placement"]["policy_file"] == file
+
+
 def test_of_several_files_a_later_one_wins(tmp_path: Path) -> None:
     snippet = tmp_path / "placement_keystone_authtoken.conf"
     snippet.write_text("[keystone_authtoken]\npassword = new")

@@ -18,6 +18,8 @@ DEPTH_MAX = 20
 LOG_NAME = "placement-api.log"
 """What upstream's log is called in `log_dir`: after its program."""
 
+POLICY_FILE = "policy.yaml"
+
 Upstream = dict[tuple[str, str], str]
 """(section, option) -> what it says, as it is written."""
 
@@ -94,7 +96,10 @@ def interpolate(upstream: Upstream, section: str, option: str, *, depth: int = 0
 
 
 def read_upstream(files: Sequence[Path]) -> Upstream:
-    """Return (section, option) -> what the files say, of which a later one wins. Raises BadRequest."""
+    """Return (section, option) -> what the files say, of which a later one wins. Raises BadRequest.
+
+    A policy.yaml beside the first is what upstream reads without being told.
+    """
     parser = _Parser()
     for file in files:
         parser.section = "DEFAULT"
@@ -104,6 +109,8 @@ def read_upstream(files: Sequence[Path]) -> Upstream:
             raise BadRequest(f"{file} cannot be read: {reason_of(error)}") from error
         except ParseError as error:
             raise BadRequest(f"{file}, line {error.lineno}: {error.msg}: {error.line}") from error
+    if (files[0].parent / POLICY_FILE).exists():
+        parser.options.setdefault(("oslo_policy", "policy_file"), POLICY_FILE)
     return parser.options
 
 
