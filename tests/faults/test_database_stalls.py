@@ -26,6 +26,7 @@ async def test_a_request_is_answered_in_its_own_time_while_the_database_stands_s
             await asyncio.to_thread(made.serve, "placement", database=proxy.dsn, environment=TIMES)
             async with PlacementClient.connect(made.url) as client, aiohttp.ClientSession() as session:
                 host = await client.provider("host", VCPU=10)
+                await client.do("GET", "/allocation_candidates?resources=VCPU:1")  # what the index has seen it may tell
                 proxy.open.clear()
                 started_s = time.monotonic()
                 answers = await asyncio.gather(

@@ -94,7 +94,9 @@ def test_nobody_is_refused_where_nobody_is_asked_who_they_are() -> None:
 def test_every_operation_but_the_documents_has_a_rule() -> None:
     served = [one for methods in operations(NOTHING, Unrestricted()).values() for one in methods.values()]
     unruled = {one.endpoint.__name__ for one in served if one.rule is None}
-    assert unruled == {"_versions", "show_document", "show_project"}, "show_project enforces the rule of usages itself"
+    assert unruled == {"show_versions", "show_document", "show_project"}, (
+        "show_project enforces the rule of usages itself"
+    )
 
 
 def test_there_are_upstreams_rules_and_no_others() -> None:

@@ -146,8 +146,8 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     tell: Callable[[], Awaitable[str | None]] | None = parts.cloud.tell_recovery if parts.cloud else None
     if parts.neutron:
         tell = partial(tell_neutron, parts.ledger)
-    can_serve = parts.ledger.index.is_recent if is_placement_alone(config.services) else lambda: False
-    health = health_routes(parts.health, parts.drain, tell, can_serve)
+    alone = is_placement_alone(config.services)
+    health = health_routes(parts.health, parts.drain, tell, lambda: alone and parts.ledger.index.is_recent())
     routes: list[BaseRoute] = [*health, metrics_route(parts.telemetry)]
     addresses = parts.cloud.address_metrics if parts.cloud else None
     if parts.neutron:
