@@ -27,11 +27,11 @@ class Looked:
         return self.fault
 
 
-def listener(*, fault: str | None = None, draining: bool = False) -> Starlette:
+def listener(*, fault: str | None = None, draining: bool = False, can_serve: bool = False) -> Starlette:
     health: Any = Looked(fault)
     drain = Drain()
     drain.begun = draining
-    return Starlette(routes=health_routes(health, drain))
+    return Starlette(routes=health_routes(health, drain, can_serve=lambda: can_serve))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,21 @@ async def test_readyz_is_healthz_and_no_drain(fault: str | None, draining: bool,
         answer = await ask(app, "/readyz")
         assert answer.body["status"] == ("draining" if draining else "unavailable")
         assert answer.body["reason"]
+
+
+@pytest.mark.parametrize(
+    ("path", "draining", "status"),
+    [
+        ("/readyz", False, 200),
+        ("/healthcheck", False, 200),
+        ("/readyz?database", False, 503),
+        ("/healthz", False, 503),
+        ("/readyz", True, 503),
+    ],
+)
+async def test_who_can_serve_without_the_database_is_ready(path: str, draining: bool, status: int) -> None:
+    app = listener(fault="gone", draining=draining, can_serve=True)
+    assert (await send_raw(app, "GET", path.encode())).status == status
 
 
 @pytest.mark.parametrize("healthy", [True, False])
