@@ -11,8 +11,10 @@ from typing import NamedTuple
 from tests.conductor.world import World
 from tests.placements import open_placement
 from tests.simulation.chance import SeededEnv
+from tests.simulation.identities import BOOTED
 
 from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.service.guests import Polls
 from roost.network.rules.segments import segment_aggregate_uuid
 from roost.placement.model import NameKind
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -28,7 +30,8 @@ SELECT format('%I.%I', table_schema, table_name) AS name,
     string_agg(quote_ident(column_name), ', ') FILTER (WHERE is_generated = 'NEVER') AS columns
 FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
 WHERE table_schema IN ('placement', 'network', 'compute', 'audit') AND table_type = 'BASE TABLE'
-AND table_name NOT IN ('alembic_version', 'alembic_step', 'trait', 'resource_class', 'change_horizon')
+AND table_name NOT IN ('alembic_version', 'alembic_step', 'trait', 'resource_class', 'change_horizon', 'mark_key',
+    'database_seen')
 GROUP BY 1 ORDER BY 1
 """
 """All but what a migration wrote, and standard names. Without its horizon, every search would load the index anew."""
@@ -49,6 +52,16 @@ EMPTY = "DELETE FROM {name};"
 FILL = """INSERT INTO {name} ({columns}) OVERRIDING SYSTEM VALUE
     SELECT {columns} FROM jsonb_populate_recordset(NULL::{name}, cloud -> '{name}');"""
 NUMBER = "PERFORM setval('{name}', {next}, false);"
+DUMP = "SELECT json_object_agg(name, rows) FROM (VALUES {tables}) AS t (name, rows)"
+DUMP_TABLE = "('{name}', (SELECT coalesce(json_agg(t), '[]') FROM {name} t))"
+DUMP_SEQUENCE = "('{name}', (SELECT to_json(last_value + is_called::int) FROM {name}))"
+PUT_BACK = """
+CREATE OR REPLACE FUNCTION audit.put_back(cloud jsonb) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    {statements}
+END $body$
+"""
+NUMBER_AS_DUMPED = "PERFORM setval('{name}', (cloud ->> '{name}')::bigint, false);"
 JOURNAL = "placement.change"
 """Is not copied: its rows are of transactions that were; who has no index yet reads everything."""
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -60,13 +73,14 @@ class Beginning(NamedTuple):
 
     connection: for copies alone: no trigger and no foreign key looks at what it does, and a connection that comes to be
     so, or is so no longer, plans all its statements again.
-    standard_ids: see Ledger.
+    dump: the statement that returns all rows and the numbers of new ones. standard_ids: see Ledger.
     """
 
     connection: Connection
     tables: str
     uuids: tuple[str, ...]
     networks: tuple[str, str]
+    dump: str
     standard_ids: dict[NameKind, dict[str, int]]
 
     @classmethod
@@ -80,7 +94,8 @@ class Beginning(NamedTuple):
         await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=1024, disk_gb=1))
         for rack in sorted(set(HOSTS.values())):
             names = [host for host, on in HOSTS.items() if on == rack]
-            await world.hosts(*names, reach=[rack, "backend"], vcpus=VCPUS)
+            await world.declare(*names, reach=[rack, "backend"], vcpus=VCPUS)
+        await Polls(world.compute).poll(list(HOSTS), agent=BOOTED, busy=[], wait_s=0)
         routed = await world.routed(rack1=f"{SUBNETS[0]}.0/29", rack2=f"{SUBNETS[1]}.0/29")
         plain = await world.cloud.plain(f"{SUBNETS[2]}.0/29", physical_network="backend")
         tables = await _read(connection)
@@ -88,7 +103,8 @@ class Beginning(NamedTuple):
         ledger = Ledger(database)
         await sync_standard_names(ledger)
         text = INSTANT.sub("now", json.dumps(tables))
-        return cls(connection, text, tuple(chance.uuids_drawn), (routed.id, plain.id), ledger.standard_ids)
+        dump = await _define_dumps(connection)
+        return cls(connection, text, tuple(chance.uuids_drawn), (routed.id, plain.id), dump, ledger.standard_ids)
 
     async def copy(self, database: Database, chance: SeededEnv) -> tuple[World, list[str]]:
         """Empty the world, and fill it with the cloud; returns it, and the ids of its networks."""
@@ -96,8 +112,20 @@ class Beginning(NamedTuple):
         uuids |= {segment_aggregate_uuid(old): segment_aggregate_uuid(new) for old, new in uuids.items()}
         tables = UUID.sub(lambda uuid: uuids.get(uuid[0], uuid[0]), self.tables)
         await self.connection.execute("SELECT audit.begin_anew($1)", tables)
+        return await self.wire(database, chance), [uuids[network] for network in self.networks]
+
+    async def wire(self, database: Database, chance: SeededEnv) -> World:
+        """Wire the services on what there is, as processes do that begin."""
         ledger = Ledger(database, chance.env, standard_ids=self.standard_ids)
-        return World.wire(ledger, await open_placement(ledger)), [uuids[network] for network in self.networks]
+        return World.wire(ledger, await open_placement(ledger))
+
+    async def take_dump(self) -> str:
+        """Return the world as it is."""
+        return str(await self.connection.fetchval(self.dump))
+
+    async def put_back(self, dump: str) -> None:
+        """Make the world what it was."""
+        await self.connection.execute("SELECT audit.put_back($1)", dump)
 
 
 async def _read(connection: Connection) -> dict[str, list[object]]:
@@ -114,3 +142,15 @@ async def _define(connection: Connection, filled: Mapping[str, object]) -> None:
     statements += [FILL.format(**table) for table in tables if table["name"] in filled]
     statements += [NUMBER.format(**sequence) for sequence in sequences]
     await connection.execute(BEGIN_ANEW.format(statements="\n    ".join(statements)))
+
+
+async def _define_dumps(connection: Connection) -> str:
+    """Define the function that puts a dump back; return the statement that makes one."""
+    tables, sequences = await connection.fetch(TABLES), await connection.fetch(SEQUENCES, True)
+    dumped = [table for table in tables if table["name"] != JOURNAL]
+    statements = [EMPTY.format(**table) for table in tables] + [FILL.format(**table) for table in dumped]
+    statements += [NUMBER_AS_DUMPED.format(**sequence) for sequence in sequences]
+    await connection.execute(PUT_BACK.format(statements="\n    ".join(statements)))
+    values = [DUMP_TABLE.format(**table) for table in dumped]
+    values += [DUMP_SEQUENCE.format(**sequence) for sequence in sequences]
+    return DUMP.format(tables=", ".join(values))

@@ -5,30 +5,41 @@ Roost places servers.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from tests.simulation.beginning import HOSTS
 from tests.simulation.story import Room, Story, Want
 
 VCPUS = {"small": 1, "large": 2}
-LIST_SERVERS = """
-SELECT s.id, s.status, s.fault ->> 'message' AS fault, s.launched_at IS NULL AS building, w.stage
-FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id
+
+
+class ServerSeen(msgspec.Struct, frozen=True):
+    """A server as it was looked at. building: it has never run."""
+
+    id: str
+    status: str
+    fault: str | None
+    building: bool
+    stage: str | None
+
+
+ROOM = """
+SELECT (SELECT json_agg(s) FROM (
+    SELECT s.id, s.status, s.fault ->> 'message' AS fault, s.launched_at IS NULL AS building, w.stage
+    FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id) s) AS servers,
+(SELECT json_agg(r) FROM (
+    SELECT p.uuid, h.name AS host, h.forced_down OR h.silent AS down,
+        (floor((i.total - i.reserved) * i.allocation_ratio) - i.used)::int AS free,
+        (SELECT json_object_agg(a.consumer_uuid, a.used) FROM placement.allocation a
+            WHERE a.provider_id = p.id AND a.resource_class_id = c.id) AS claims
+    FROM placement.provider p JOIN placement.inventory i ON i.provider_id = p.id
+    JOIN placement.resource_class c ON c.id = i.resource_class_id AND c.name IN ('VCPU', 'IPV4_ADDRESS')
+    LEFT JOIN compute.host h ON h.provider_uuid = p.uuid) r) AS rooms,
+(SELECT coalesce(sum((s.flavor ->> 'vcpus')::int), 0) FROM compute.move m JOIN compute.server s ON s.id = m.server_id
+    WHERE m.open) AS moving
 """
-LIST_FREE = """
-SELECT p.uuid, h.name AS host, h.forced_down OR h.silent AS down,
-    floor((i.total - i.reserved) * i.allocation_ratio) - i.used AS free,
-    (SELECT jsonb_object_agg(a.consumer_uuid, a.used) FROM placement.allocation a
-        WHERE a.provider_id = p.id AND a.resource_class_id = c.id) AS claims
-FROM placement.provider p JOIN placement.inventory i ON i.provider_id = p.id
-JOIN placement.resource_class c ON c.id = i.resource_class_id AND c.name IN ('VCPU', 'IPV4_ADDRESS')
-LEFT JOIN compute.host h ON h.provider_uuid = p.uuid
-"""
-COUNT_MOVING = """
-SELECT coalesce(sum((s.flavor ->> 'vcpus')::int), 0) FROM compute.move m JOIN compute.server s ON s.id = m.server_id
-WHERE m.open
-"""
-"""What moves may claim for a moment on any host, and give back before anybody looks."""
+"""moving: what moves may claim for a moment on any host, and give back before anybody looks."""
 LIST_NEAR = """
 SELECT server_id FROM compute.guest WHERE host = $1 UNION SELECT id FROM compute.server WHERE host = $1
 UNION SELECT server_id FROM compute.work WHERE placed ->> 'host' = $1
@@ -52,40 +63,50 @@ async def _harm(story: Story, query: str, *arguments: str) -> None:
 
 
 async def look_for_room(story: Story) -> None:
-    """Note who is without room now. Raises AssertionError for a server in ERROR that was harmed by nothing."""
-    async with story.world.database.connection() as connection:
-        servers = await connection.fetch(LIST_SERVERS)
-        excused = story.harmed | story.hosts.failed | story.roomless
-        waiting = {
-            row["id"]: story.wants[row["id"]]
-            for row in servers
-            if row["building"] and row["id"] in story.wants and row["id"] not in excused
-        }
-        rows = await connection.fetch(LIST_FREE) if waiting else []
-        moving, story.vcpus_moving = story.vcpus_moving, int(await connection.fetchval(COUNT_MOVING))
-    rooms = {
-        row["uuid"]: Room(row["host"], row["down"], int(row["free"]), msgspec.json.decode(row["claims"] or "{}"))
-        for row in rows
+    """Note who is without room now, if anything was told since the last look. See note_room."""
+    if story.room_seen_at != len(story.told):
+        async with story.world.database.connection() as connection:
+            note_room(story, await connection.fetchrow(ROOM))
+
+
+def note_room(story: Story, row: Mapping[str, Any]) -> None:
+    """Note who is without room. Raises AssertionError for a server in ERROR that was harmed by nothing."""
+    story.room_seen_at = len(story.told)
+    servers = msgspec.json.decode(row["servers"] or "[]", type=list[ServerSeen])
+    excused = story.harmed | story.hosts.failed | story.roomless
+    waiting = {
+        server.id: story.wants[server.id]
+        for server in servers
+        if server.building and server.id in story.wants and server.id not in excused
     }
+    moving, story.vcpus_moving = story.vcpus_moving, int(row["moving"])
+    rooms_seen = msgspec.json.decode(row["rooms"], type=list[Room])
+    rooms = {room.uuid: room for room in rooms_seen} if waiting else {}
     free = {uuid: _count_free(room, story.rooms.get(uuid, room)) for uuid, room in rooms.items()}
-    hosts_free = {str(room.host): free[uuid] - moving for uuid, room in rooms.items() if room.host and not room.down}
+    down = {room.host for room in rooms_seen if room.down}
+    doubtful, story.hosts_down = story.hosts_down | down, down | (story.hosts_down if story.sleepers else set())
+    hosts_free = {
+        room.host: free[uuid] - moving for uuid, room in rooms.items() if room.host and room.host not in doubtful
+    }
     story.rooms = rooms
     story.roomless.update(id for id, want in waiting.items() if not _has_room(story, want, hosts_free, free))
-    for row in servers:
-        if row["status"] != "ERROR":
+    for server in servers:
+        if server.status != "ERROR":
             continue
-        want = waiting.get(row["id"])
-        named = want is not None and want.named and str(row["fault"]).startswith(("Port ", "IP address "))
-        assert row["fault"] or row["id"] in story.harmed, f"in ERROR without a fault: {row['id']}"
-        explained = named or row["id"] in excused | story.roomless
-        assert explained, f"in ERROR with room everywhere: {dict(row)}, {hosts_free}, {free}"
+        server_want = waiting.get(server.id)
+        named = server_want is not None and server_want.named
+        named = named and str(server.fault).startswith(("Port ", "IP address "))
+        assert server.fault or server.id in story.harmed, f"in ERROR without a fault: {server.id}"
+        explained = named or server.id in excused | story.roomless
+        assert explained, f"in ERROR with room everywhere: {server}, {hosts_free}, {free}"
         if named:
-            story.harmed.add(row["id"])
+            story.harmed.add(server.id)
 
 
 def _count_free(room: Room, before: Room) -> int:
     """Return what was free at least since it was looked at before: others may have claimed before some gave back."""
-    claimed = sum(max(0, used - before.claims.get(consumer, 0)) for consumer, used in room.claims.items())
+    claims, claims_before = room.claims or {}, before.claims or {}
+    claimed = sum(max(0, used - claims_before.get(consumer, 0)) for consumer, used in claims.items())
     return min(room.free, before.free - claimed)
 
 

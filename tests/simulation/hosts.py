@@ -5,20 +5,20 @@ They are cut off in one direction too, cabled otherwise, and installed anew.
 What a host has is never wrong; what is heard of it may be. No two guests of a server ever have their NICs up at once.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, cast
 
-import msgspec
-from tests.agent.cloud import AGENT
-from tests.compute.reporting import report
 from tests.simulation.agents import ports_of
+from tests.simulation.identities import Identities
 from tests.world import GuestUp
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.ports import AgentPorts
-from roost.compute.errors import HostHeld
+from roost.compute.errors import AgentRefused, HostHeld
 from roost.compute.service import Compute, guests
 from roost.network.model.ports import PortFilter
 from roost.network.service import Networks
@@ -28,15 +28,25 @@ from roost.seams.agent import (
     NICS_UP,
     AgentIdentity,
     GuestAttempt,
+    GuestNic,
     GuestOrder,
     GuestReport,
     GuestsBody,
     ListedGuest,
+    OrderId,
     Polled,
+    PowerState,
     Refusal,
+    ReportAnswer,
 )
+from roost.seams.compute import ServerPort
 
-POWER_STATES = {"running": "running", "stopped": "shutdown", "paused": "paused", "suspended": "suspended"}
+POWER_STATES: dict[str, PowerState] = {
+    "running": "running",
+    "stopped": "shutdown",
+    "paused": "paused",
+    "suspended": "suspended",
+}
 
 
 class Turn(Enum):
@@ -54,134 +64,259 @@ class Turn(Enum):
 
 @dataclass
 class Guest:
-    """What a host has of a server. addresses: as its agent was told. dark: since the host lost its power.
+    """What a host has of a server. order: by which it came into its state; nics: as its agent was told of them.
 
-    as_told: no NIC of it was plugged, unplugged or changed since its agent was told of them.
-    sequence: of all hosts' one driver.
+    addresses: those of nics that the server has not given up. dark: since the host lost its power. as_told: no NIC of
+    it was plugged, unplugged or changed since its agent was told of them. sequence: of all hosts' one driver.
     """
 
     attempt: int
     state: str
+    order: GuestOrder
+    nics: tuple[ServerPort, ...] = ()
     addresses: frozenset[str] = frozenset()
     dark: bool = False
     as_told: bool = True
     sequence: int = 0
+
+    def plug(self, nics: tuple[ServerPort, ...]) -> None:
+        """Have these NICs."""
+        self.nics, self.as_told = nics, True
+        self.addresses = frozenset(address for nic in nics for address in nic.addresses)
+
+    def listed(self) -> ListedGuest:
+        """Return it as an agent of today lists it."""
+        order, up = self.order, self.state in NICS_UP
+        return ListedGuest(
+            server_id=order.server_id, host=order.host, attempt=self.attempt, state=cast("Any", self.state),
+            sequence=self.sequence, name=order.name, project_id=order.project_id, vcpus=order.vcpus,
+            ram_mb=order.ram_mb, disk_gb=order.disk_gb, power_state=POWER_STATES.get(self.state),
+            nics=tuple(
+                GuestNic(
+                    mac_address=nic.mac_address, addresses=nic.addresses, up=up, port_id=nic.port_id,
+                    network_id=nic.network_id,
+                )
+                for nic in self.nics
+            ),
+        )  # fmt: skip
 
 
 @dataclass
 class Hosts:
     """All hosts. cut: nothing is heard of them; off: they have no power either. deaf: no answer reaches them.
 
-    recabled: they reach other networks than at the beginning. agents: of hosts that have their own; one has the rest.
-    unlisted: their agents have begun anew, and tell first which guests they have. failed: servers that one failed.
+    recabled: they reach other networks than at the beginning. unlisted: their agents have begun anew, and tell first
+    which guests they have; doubtful: they tell it next, too. failed: servers that one failed. kept: guests that were
+    there when the records went back, on hosts that were heard all along since.
     """
 
     compute: Compute
     networks: Networks
     names: tuple[str, ...]
-    versions: dict[str, int] = field(default_factory=dict)
+    agents: Identities = field(default_factory=Identities)
     guests: dict[tuple[str, str], Guest] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     off: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
     recabled: set[str] = field(default_factory=set)
-    agents: dict[str, AgentIdentity] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
     late: list[tuple[AgentIdentity, GuestReport]] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
+    kept: set[tuple[str, str, int]] = field(default_factory=set)
     sequence: int = 0
 
     def lose_power(self, host: str) -> None:
         """All that runs there stops."""
         self.off.add(host)
+        self.forget_kept(host)
         for (_, on), guest in self.guests.items():
             guest.dark = guest.dark or on == host
 
-    def come_back(self, host: str) -> None:
+    def forget_kept(self, host: str) -> None:
+        """Note that the host is not heard for some time."""
+        self.kept = {key for key in self.kept if key[1] != host}
+
+    def come_back(self, host: str, boot_id: str) -> None:
         """The host is heard again, with what it had; what is not to go goes on after its next turn."""
         if host in self.off:
             self.unlisted.add(host)
+            if host in self.agents.own:
+                self.agents.restart(host, boot_id)
         for lost in (self.cut, self.off, self.deaf):
             lost.discard(host)
 
-    def reinstall(self, host: str, agent_id: str) -> None:
+    def reinstall(self, host: str, agent_id: str, boot_id: str) -> None:
         """The host is empty, and has another agent."""
         self.guests = {key: guest for key, guest in self.guests.items() if key[1] != host}
-        self.agents[host] = msgspec.structs.replace(AGENT, id=agent_id)
+        self.agents.install(host, agent_id, boot_id)
         self.unlisted.add(host)
 
-    def agent_of(self, host: str) -> AgentIdentity:
-        """Return who serves the host, or would."""
-        agent, version = self.agents.get(host, AGENT), self.versions.get(host)
-        return agent if version is None else msgspec.structs.replace(agent, service_version=version)
+    def restart_agent(self, host: str, boot_id: str) -> None:
+        """The host's agent begins anew; it names all hosts of its guests, so one that has lost some goes on."""
+        theirs = self._hosts_of(self.agents.agent_of(host), [host])
+        if self.cut.isdisjoint(theirs) and self.off.isdisjoint(theirs):
+            self.agents.restart(host, boot_id)
+            self.unlisted.update(theirs)
 
-    async def poll(self, hosts: Sequence[str], agent: AgentIdentity) -> Polled | None:
-        """Return what an agent's hosts are asked for; None where another agent still has them."""
-        try:
-            return await guests.Polls(self.compute).poll(hosts, agent=agent, busy=[], wait_s=0)
-        except HostHeld:
-            return None
+    def list_heard(self, hosts: Collection[str]) -> list[str]:
+        """Return those of the hosts that are heard."""
+        return [host for host in hosts if host not in self.cut | self.off]
 
-    async def turn(self, hosts: Collection[str], how: Turn) -> int:
-        """Ask for the hosts' orders, carry them out and report; how many there were."""
-        heard = [host for host in hosts if host not in self.cut | self.off]
+    def _hosts_of(self, agent: AgentIdentity, hosts: Collection[str]) -> list[str]:
+        """Return the hosts that an agent names where these are looked at: today all of its own, before just these."""
+        named = self.names if agent.boot_id is not None else hosts
+        return [host for host in named if self.agents.has_agent(host, agent)]
+
+    async def poll(self, hosts: Collection[str], *, is_heard: bool = True) -> list[tuple[AgentIdentity, Polled]]:
+        """Have the agents of these hosts poll, together; those that are not served are left out."""
+        polls, agents = guests.Polls(self.compute), self.agents.group(hosts)
+
+        async def poll(agent: AgentIdentity) -> Polled | None:
+            names = self.list_heard(self._hosts_of(agent, hosts))
+            try:
+                return await polls.poll(names, agent=agent, busy=[], wait_s=0)
+            except (HostHeld, AgentRefused):
+                return None
+
+        answers = await asyncio.gather(*map(poll, agents))
+        for agent, polled in zip(agents, answers, strict=True):
+            if polled is not None and is_heard and not self.deaf.issuperset(agents[agent]):
+                self.agents.keep_mark(agent, polled.mark)
+        return [(agent, polled) for agent, polled in zip(agents, answers, strict=True) if polled is not None]
+
+    async def turn(
+        self, hosts: Collection[str], how: Turn, *, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> int:
+        """Ask for the hosts' orders, carry them out and report; how many there were. meanwhile: before they begin."""
+        heard, is_heard = self.list_heard(hosts), how is not Turn.UNHEARD
         if not heard:
             return 0
-        hosts_by_agent: defaultdict[AgentIdentity, list[str]] = defaultdict(list)
-        for host in heard:
-            hosts_by_agent[self.agent_of(host)].append(host)
-            if host in self.unlisted:
-                await self.list_guests(host, is_heard=how is not Turn.UNHEARD and host not in self.deaf)
-        orders: list[GuestOrder] = []
-        for agent, theirs in hosts_by_agent.items():
-            if (polled := await self.poll(theirs, agent)) is not None:
-                orders += polled.orders
-        orders = [order for order in orders if order.host not in self.deaf | self.unlisted]
-        if how is Turn.UNHEARD:
+        polls = await self.poll(heard, is_heard=is_heard)
+        if await self._list_due(polls, heard, is_heard=is_heard):
+            polls = await self.poll(heard, is_heard=is_heard)
+        mute = self.deaf | self.unlisted
+        orders = [order for _, polled in polls for order in polled.orders if order.host in set(heard) - mute]
+        if meanwhile is not None:
+            await meanwhile()
+        if not is_heard:
             return len(orders)
-        reports = [report for order in orders if (report := await self._carry_out(order, how)) is not None]
+        reports = await self._carry_out_all(orders, how)
         for (_, on), guest in self.guests.items():
             if on in heard and guest.dark:  # nobody wants it gone
                 guest.dark = False
         self.check_nics()
         if how is Turn.LATE:
-            self.late += [(self.agent_of(report.host), report) for report in reports]
+            self.late += [(self.agents.agent_of(report.host), report) for report in reports]
         elif how is not Turn.LOST:
-            for agent in hosts_by_agent:
-                theirs_told = [report for report in reports if self.agent_of(report.host) == agent]
-                is_heard = how is not Turn.UNANSWERED
-                await self.send(theirs_told * (2 if how is Turn.REPEATED else 1), agent, is_heard=is_heard)
+            for agent, theirs in self.agents.group(report.host for report in reports).items():
+                told = [report for report in reports if report.host in theirs]
+                await self.send(told * (2 if how is Turn.REPEATED else 1), agent, is_heard=how is not Turn.UNANSWERED)
         return len(orders)
 
-    async def send(self, reports: Sequence[GuestReport], agent: AgentIdentity, *, is_heard: bool = True) -> None:
-        """Report; guests that are superseded are destroyed, if the answer is heard."""
-        answers = await report(self.compute, reports, agent=agent)
-        for said, answer in zip(reports, answers, strict=True):
-            if is_heard and answer.refusal is Refusal.SUPERSEDED and self.agent_of(said.host) == agent:
-                self._destroy(said)
+    async def send(
+        self, reports: Sequence[GuestReport], agent: AgentIdentity, *, is_heard: bool = True
+    ) -> list[ReportAnswer]:
+        """Report; guests that are superseded are destroyed, if the answer is heard. No answer: it is not served."""
+        try:
+            answered = await guests.take_reports(self.compute, reports, agent=agent)
+        except RoostError:
+            return []
+        if is_heard:
+            self.agents.keep_mark(agent, answered.mark)
+        for said, answer in zip(reports, answered.reports, strict=True):
+            if is_heard and self.agents.has_agent(said.host, agent):
+                if answer.refusal is Refusal.SUPERSEDED:
+                    self._destroy(said)
+                elif answer.refusal is Refusal.UNKNOWN and agent.boot_id is not None and said.state != "begun":
+                    self.doubtful.add(said.host)
+        return list(answered.reports)
 
     def _destroy(self, superseded: GuestAttempt) -> None:
-        guest = self.guests.get(superseded.key)
+        key, guest = superseded.key, self.guests.get(superseded.key)
         if guest is not None and guest.attempt == superseded.attempt:
-            del self.guests[superseded.key]
+            del self.guests[key]
+            is_kept = (*key, guest.attempt) in self.kept
+            is_last = not any(server_id == key[0] for server_id, _ in self.guests)
+            assert not (is_kept and is_last), f"the only guest of {key[0]} is destroyed, on {key[1]}"
 
-    async def list_guests(self, host: str, *, is_heard: bool) -> None:
-        """Tell which guests a host has, once its agent has the lease; those that are superseded are destroyed."""
-        agent = self.agent_of(host)
-        if (polled := await self.poll([host], agent)) is None:
+    async def list_guests(self, hosts: Collection[str]) -> None:
+        """Have the agents of these hosts tell which guests they have, as far as they are heard."""
+        self.doubtful.update(hosts)
+        heard = self.list_heard(hosts)
+        await self._list_due(await self.poll(heard), heard, is_heard=True)
+
+    async def _list_due(
+        self, polls: Sequence[tuple[AgentIdentity, Polled]], heard: Sequence[str], *, is_heard: bool
+    ) -> bool:
+        """Have those agents list their guests that owe it, or are asked for it; return whether one did."""
+        due = [
+            (agent, host, polled.as_of)
+            for agent, polled in polls
+            for host in heard
+            if self.agents.has_agent(host, agent)
+            and (polled.list_wanted or host in self.unlisted or host in self.doubtful)
+        ]
+        if due and self.versions:
+            for agent, host, as_of in due:
+                before = f"{host[:-1]}{int(host[-1]) - 1}"
+                await self._list(agent, [host], as_of, is_heard=is_heard, after=before, until=host)
+        else:
+            for agent, as_of in dict.fromkeys((agent, as_of) for agent, _, as_of in due):
+                await self._list(agent, self.list_heard(self._hosts_of(agent, ())), as_of, is_heard=is_heard)
+        return bool(due)
+
+    async def _list(
+        self,
+        agent: AgentIdentity,
+        hosts: Collection[str],
+        as_of: float,
+        *,
+        is_heard: bool,
+        after: str = "",
+        until: str | None = None,
+    ) -> None:
+        """List the guests of the hosts, which are all between two; those that are superseded are destroyed."""
+        listed = [guest.listed() for (_, on), guest in self.guests.items() if on in hosts]
+        if agent.boot_id is None:
+            listed = [ListedGuest(server_id=item.server_id, host=item.host, attempt=item.attempt) for item in listed]
+        body = GuestsBody(agent=agent, guests=tuple(listed), as_of=as_of, after=after, until=until)
+        try:
+            superseded = await guests.compare_guests(self.compute, body)
+        except AgentRefused:
             return
-        listed = tuple(
-            ListedGuest(server_id=server_id, host=on, attempt=guest.attempt, state=guest.state, sequence=guest.sequence)
-            for (server_id, on), guest in self.guests.items()
-            if on == host
-        )
-        before = f"{host[:-1]}{int(host[-1]) - 1}"
-        body = GuestsBody(agent=agent, guests=listed, as_of=polled.as_of, after=before, until=host)
-        superseded = await guests.compare_guests(self.compute, body)
-        if is_heard:
-            self.unlisted.discard(host)
-            for guest in superseded:
+        hearing = set(hosts) - self.deaf if is_heard else set[str]()
+        self.unlisted -= hearing
+        self.doubtful -= hearing
+        for guest in superseded:
+            if guest.host in hearing:
                 self._destroy(guest)
+
+    async def _carry_out_all(self, orders: Sequence[GuestOrder], how: Turn) -> list[GuestReport]:
+        """Begin what brings NICs up, agent by agent, and do what each order says; return what is to be reported."""
+        to_begin = [order for order in orders if self._is_begun(order)]
+        refused: set[OrderId] = set()
+        for agent, hosts in self.agents.group(order.host for order in to_begin).items():
+            theirs = [order for order in to_begin if order.host in hosts]
+            said = [self._report(order, "begun") for order in theirs]
+            answers = await self.send(said, agent, is_heard=how is not Turn.UNANSWERED)
+            are_heard = bool(answers) and how is not Turn.UNANSWERED
+            refused |= {
+                order.id
+                for order, answer in zip(theirs, answers or [None] * len(theirs), strict=True)
+                if not are_heard or answer is None or not answer.accepted
+            }
+        going_on = [order for order in orders if order.id not in refused]
+        return [report for order in going_on if (report := await self._carry_out(order, how)) is not None]
+
+    def _is_begun(self, order: GuestOrder) -> bool:
+        """Return whether the order is begun before it is carried out: a launch, and what brings NICs up."""
+        if order.desired == "absent":
+            return False
+        guest = self.guests.get(order.key)
+        if guest is None or guest.attempt != order.attempt:
+            return True
+        return guest.state != order.desired and order.desired in NICS_UP
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         key, state = order.key, str(order.desired)
@@ -189,55 +324,51 @@ class Hosts:
             self.failed.add(order.server_id)
         guest = self.guests.get(key)
         if state == "absent":
+            if guest is not None and guest.attempt > order.attempt:
+                return None  # the order is of an older database
             self.guests.pop(key, None)
             await self._ports_of(order).give_back(order)
         elif guest is None or guest.attempt != order.attempt:
-            if not await self._begin(order) or how is Turn.UNANSWERED:
-                return None
-            addresses = await self._take_ports(order)
-            if how is Turn.FAILS or addresses is None:
+            nics = await self._take_ports(order)
+            if how is Turn.FAILS or nics is None:
                 self.guests.pop(key, None)
                 self.failed.add(order.server_id)
                 state = "failed"
             else:
-                self.guests[key] = Guest(order.attempt, state, addresses, sequence=self._next())
+                made = self.guests[key] = Guest(order.attempt, state, order, sequence=self._next())
+                made.plug(nics)
         elif how is Turn.STUBBORN:
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
         else:
             if guest.state != state and all(port.binding == "bound" for port in order.ports):
-                guest.addresses = frozenset(address for port in order.ports for address in port.addresses)
-                guest.as_told = True
+                guest.plug(order.ports)
             guest.sequence = guest.sequence if guest.state == state else self._next()
             guest.state, guest.dark = state, False
         self.check_nics()
         return self._report(order, state)
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """Service versions of hosts' agents, where they are of a release before."""
+        return self.agents.versions
+
     def _ports_of(self, order: GuestOrder) -> AgentPorts:
         return ports_of(self.networks, self.versions.get(order.host))
 
-    async def _take_ports(self, order: GuestOrder) -> frozenset[str] | None:
-        """Return the addresses that the guest's NICs get; None where a port cannot be had."""
+    async def _take_ports(self, order: GuestOrder) -> tuple[ServerPort, ...] | None:
+        """Return the NICs that the guest gets; None where a port cannot be had."""
         try:
-            taken = await self._ports_of(order).take(order)
+            return (await self._ports_of(order).take(order)).ports
         except LaunchFailed:
             return None
-        return frozenset(address for port in taken.ports for address in port.addresses)
-
-    async def _begin(self, order: GuestOrder) -> bool:
-        try:
-            agent = self.agent_of(order.host)
-            (answer,) = await report(self.compute, [self._report(order, "begun")], agent=agent)
-        except RoostError:
-            return False
-        return answer.accepted
 
     def _report(self, order: GuestOrder, state: str) -> GuestReport:
         sequence = self.guests[order.key].sequence if order.key in self.guests else 0
         return GuestReport(
-            server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message="told to fail",
-            desired=order.desired, sequence=sequence,
+            server_id=order.server_id, host=order.host, attempt=order.attempt, state=cast("Any", state),
+            message="told to fail", desired=order.desired, sequence=sequence,
         )  # fmt: skip
 
     def _next(self) -> int:
@@ -254,7 +385,7 @@ class Hosts:
                 server_id=key[0], host=key[1], attempt=guest.attempt, state="unchanged", by_itself=True,
                 power_state=POWER_STATES[state], sequence=guest.sequence,
             )  # fmt: skip
-            await self.send([said], self.agent_of(key[1]), is_heard=key[1] not in self.deaf)
+            await self.send([said], self.agents.agent_of(key[1]), is_heard=key[1] not in self.deaf)
 
     async def replug(self, server_id: str) -> None:
         """Note that NICs of a server were plugged, unplugged or changed, perhaps."""

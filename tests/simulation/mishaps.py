@@ -13,7 +13,8 @@ from tests.simulation.hosts import POWER_STATES, Turn
 from tests.simulation.story import Story
 
 from roost.compute.rules import actions as rules
-from roost.compute.service import actions
+from roost.compute.service import actions, recovery
+from roost.compute.service.unknown_guests import hold_round
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.seams.agent import NICS_UP
@@ -40,10 +41,12 @@ WITH work AS (
     UPDATE compute.guest SET created_at = created_at - $1 * interval '1 s', begun_at = begun_at - $1 * interval '1 s',
         running_at = running_at - $1 * interval '1 s', lost_at = lost_at - $1 * interval '1 s'
 ), host AS (
-    UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s'
+    UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s', listed_at = listed_at - $1 * interval '1 s'
 ), agent AS (
     UPDATE compute.agent SET seen_at = seen_at - $1 * interval '1 s', boot_at = boot_at - $1 * interval '1 s',
         boot_since = boot_since - $1 * interval '1 s', former_at = former_at - $1 * interval '1 s'
+), recovery AS (
+    UPDATE compute.recovery SET noticed_at = noticed_at - $1 * interval '1 s'
 ), move AS (
     UPDATE compute.move SET updated_at = updated_at - $1 * interval '1 s'
 ), intent AS (
@@ -114,7 +117,7 @@ async def overtaken(story: Story) -> None:
     await pass_time(story, LEASE_IS_OVER_S)
     story.focus = plan.server_ids
     await conduct(story)
-    await _meanwhile(story, WHILE_OVERTAKEN, story.random.choice((0, 1, 2, 4, 8, 12)))
+    await meanwhile(story, WHILE_OVERTAKEN, story.random.choice((0, 1, 2, 4, 8, 12)))
     await _wake(story, plan)
 
 
@@ -124,7 +127,7 @@ async def interrupted(story: Story) -> None:
     if not plan.asleep.is_set():
         return
     story.focus = plan.server_ids
-    await _meanwhile(story, WHILE_SLOW, story.random.choice((1, 1, 2, 3)))
+    await meanwhile(story, WHILE_SLOW, story.random.choice((1, 1, 2, 3)))
     await _wake(story, plan)
 
 
@@ -146,7 +149,7 @@ async def unheard_launches(story: Story) -> None:
     await story.hosts.turn(story.hosts.names, Turn.LOST)
     story.note("all hosts:", Turn.LOST.value)
     await pass_time(story, LAUNCH_IS_LATE_S)
-    await _meanwhile(story, {conduct: 1}, 2)
+    await meanwhile(story, {conduct: 1}, 2)
     await host_turn(story)
 
 
@@ -161,12 +164,12 @@ async def outrun(story: Story) -> None:
     await story.hosts.turn(story.hosts.names, Turn.LATE)
     story.focus = [server]
     await story.ask("reboot-hard", server, reboot)
-    await _meanwhile(story, {conduct: 1, let_time_pass: 1}, story.random.choice((0, 1)))
+    await meanwhile(story, {conduct: 1, let_time_pass: 1}, story.random.choice((0, 1)))
     while story.hosts.late:
         await send_late(story)
 
 
-async def _meanwhile(story: Story, weights: Mapping[Step, float], count: int) -> None:
+async def meanwhile(story: Story, weights: Mapping[Step, float], count: int) -> None:
     for step in story.random.choices(list(weights), list(weights.values()), k=count):
         await step(story)
     story.focus = []
@@ -242,9 +245,7 @@ async def by_itself(story: Story) -> None:
 
 async def list_all(story: Story) -> None:
     """All hosts that are heard list what they have."""
-    for host in story.hosts.names:
-        if host not in story.hosts.cut | story.hosts.off:
-            await story.hosts.list_guests(host, is_heard=host not in story.hosts.deaf)
+    await story.hosts.list_guests(story.hosts.names)
     story.note("all hosts list their guests")
 
 
@@ -261,6 +262,7 @@ async def cut_off(story: Story) -> None:
     """Nothing is heard of a host any more."""
     host = story.random.choice(story.hosts.names)
     story.hosts.cut.add(host)
+    story.hosts.forget_kept(host)
     await errors.harm_near(story, host)
     story.note(host, "is cut off")
 
@@ -271,6 +273,7 @@ async def cut_one_way(story: Story) -> None:
     how, lost = story.random.choice(((Turn.LOST, story.hosts.cut), (Turn.UNANSWERED, story.hosts.deaf)))
     await story.hosts.turn([host], how)
     lost.add(host)
+    story.hosts.forget_kept(host)
     await errors.harm_near(story, host)
     story.note(host, "is cut off in one direction:", how.value)
 
@@ -297,7 +300,7 @@ async def bring_back(story: Story, host: str) -> None:
     """Have a host as it should be."""
     if host in story.hosts.off:
         await users.force_down(story, host, False)
-    story.hosts.come_back(host)
+    story.hosts.come_back(host, story.chance.env.new_uuid())
     story.note(host, "is back")
 
 
@@ -305,13 +308,13 @@ async def disaster(story: Story) -> None:
     """A host loses its power, its servers are evacuated, and something comes of that before it is back."""
     await lose_power(story)
     await users.evacuate(story)
-    await _meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4, 6, 8)))
+    await meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4, 6, 8)))
 
 
 async def recabled(story: Story) -> None:
     """A server's host is cabled otherwise while the server moves away, or back; then as it was before."""
     await users.move(story)
-    await _meanwhile(story, WHILE_MOVING, story.random.choice((1, 4, 6)))
+    await meanwhile(story, WHILE_MOVING, story.random.choice((1, 4, 6)))
     async with story.world.database.connection() as connection:
         rows = await connection.fetch(SOURCES)
     if (host := story.some([row["source_host"] for row in rows])) is None:
@@ -319,7 +322,7 @@ async def recabled(story: Story) -> None:
     await cable(story, host)
     for step in (all_fail, conduct, all_hosts, conduct)[: story.random.choice((2, 4, 4))]:
         await step(story)
-    await _meanwhile(story, WHILE_MOVING, story.random.choice((0, 2, 4)))
+    await meanwhile(story, WHILE_MOVING, story.random.choice((0, 2, 4)))
     await cable(story, host, as_before=True)
 
 
@@ -348,7 +351,7 @@ async def cable_some(story: Story) -> None:
 
 async def reinstalled(story: Story) -> None:
     """A host loses its power, is installed anew, and comes back empty under another agent's id."""
-    if not story.hosts.agents:
+    if not story.hosts.agents.own:
         return
     host = story.random.choice(story.hosts.names)
     await _lose_power(story, host)
@@ -357,9 +360,9 @@ async def reinstalled(story: Story) -> None:
     await look_for_silent(story)
     if story.random.random() < EVACUATED_SHARE:
         await users.evacuate(story)
-    await _meanwhile(story, AFTER_DISASTER, story.random.choice((0, 2, 4)))
+    await meanwhile(story, AFTER_DISASTER, story.random.choice((0, 2, 4)))
     if host in story.hosts.off:
-        story.hosts.reinstall(host, story.chance.env.new_uuid())
+        story.hosts.reinstall(host, story.chance.env.new_uuid(), story.chance.env.new_uuid())
         story.note(host, "is installed anew")
         if story.random.random() < BACK_SHARE:
             await bring_back(story, host)
@@ -368,7 +371,7 @@ async def reinstalled(story: Story) -> None:
 async def restart_agent(story: Story) -> None:
     """A host's agent begins anew: it tells first which guests it has."""
     host = story.random.choice(story.hosts.names)
-    story.hosts.unlisted.add(host)
+    story.hosts.restart_agent(host, story.chance.env.new_uuid())
     story.note("the agent of", host, "begins anew")
 
 
@@ -378,7 +381,7 @@ async def doubted_host(story: Story) -> None:
     await pass_time(story, SILENT_AFTER_S)
     await look_for_silent(story)
     await users.evacuate(story)
-    await _meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4)))
+    await meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4)))
 
 
 async def let_time_pass(story: Story) -> None:
@@ -389,10 +392,16 @@ async def let_time_pass(story: Story) -> None:
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
     story.chance.pass_time(for_s)
-    async with story.world.database.connection() as connection:
-        waiting = await connection.fetch(PASS_TIME, for_s)
-    story.harmed.update(str(row["server_id"]) for row in waiting)
+    story.passed_s += for_s
+    await age_records(story, for_s)
     story.note("time passes:", for_s)
+
+
+async def age_records(story: Story, by_s: float) -> None:
+    """Have all that the records noted so much longer ago."""
+    async with story.world.database.connection() as connection:
+        waiting = await connection.fetch(PASS_TIME, by_s)
+    story.harmed.update(str(row["server_id"]) for row in waiting)
 
 
 async def skew(story: Story) -> None:
@@ -410,10 +419,15 @@ async def look_for_silent(story: Story) -> None:
 
 
 async def reconcile(story: Story) -> None:
-    """The reconcilers do a round."""
-    await reconcile_ports(story.world.networks)
-    await reconcile_claims(story.world.conductor)
-    story.note("reconciled")
+    """The reconcilers do a round, unless the records do not know yet what the hosts have."""
+    compute = story.world.compute
+    if story.restored:
+        await hold_round(compute)
+        story.recovering = await recovery.look(compute) is not None
+    if not story.recovering:
+        await reconcile_ports(story.world.networks)
+        await reconcile_claims(story.world.conductor)
+    story.note("reconciled", "not, since the records recover" if story.recovering else "")
 
 
 WHILE_OVERTAKEN: Mapping[Step, float] = {

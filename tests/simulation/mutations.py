@@ -30,12 +30,16 @@ from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute.model.work import Launch, MoveKind, Stage
 from roost.compute.rules import actions as action_rules
+from roost.compute.rules import agents as agent_rules
 from roost.compute.rules import guests as guest_rules
+from roost.compute.rules import marks as mark_rules
 from roost.compute.rules import own_states
+from roost.compute.rules import unknown_guests as unknown_rules
 from roost.compute.service import moves as move_service
 from roost.compute.service import work as work_service
 from roost.compute.store import guests as guest_store
 from roost.compute.store import moves as move_store
+from roost.compute.store import recovery as recovery_store
 from roost.compute.store import work as work_store
 from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
@@ -93,6 +97,11 @@ def any_revision(bind: Any, port: Any, *arguments: Any) -> Any:
 def keeping_former(*arguments: Any, **more: Any) -> Any:
     """Leave to a former agent what it had."""
     return replace(DECIDE_LIST(*arguments, **more), disowned=frozenset(), gone=frozenset())
+
+
+def choose_none(_guests: Any) -> unknown_rules.Chosen:
+    """Have no unknown guest hold anything."""
+    return unknown_rules.Chosen()
 
 
 async def find_no_fault(*_arguments: Any) -> dict[str, str]:
@@ -175,6 +184,17 @@ def retried_anyway() -> Iterator[None]:
 
 
 @contextmanager
+def acting_on_any_records() -> Iterator[None]:
+    """Lease work and give orders whatever the records have been through."""
+    with (
+        patch.object(work_store, "LEASE_WORK", work_store.LEASE_WORK.replace(recovery_store.FOLLOWS, "true")),
+        patch.object(guest_store, "PENDING_HOSTS", guest_store.PENDING_HOSTS.replace(recovery_store.FOLLOWS, "true")),
+        patch.object(guest_store, "ORDERS", guest_store.ORDERS.replace(recovery_store.FOLLOWS, "true")),
+    ):
+        yield
+
+
+@contextmanager
 def silence_fences() -> Iterator[None]:
     """Silence is the word that a host runs nothing, for the look and for the fence."""
     with (
@@ -231,6 +251,10 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "what a former agent had is nobody's": lambda: patch.object(guest_rules, "decide_guest_list", keeping_former),
     "a fault that Roost only believed ends": lambda: patch.object(guest_store, "restore_servers", find_no_fault),
+    "records that went back wait for the hosts": acting_on_any_records,
+    "a mark shows that the records went back": lambda: patch.object(mark_rules, "find_later", nothing),
+    "unknown guests hold their addresses": lambda: patch.object(unknown_rules, "choose_holding", choose_none),
+    "an older start of an agent is not served": lambda: patch.object(agent_rules, "_refuse_clash", nothing),
     "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),
     "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),
     "bindings go with the move that made them": lambda: patch.object(moves, "_drop_bindings", do_nothing),

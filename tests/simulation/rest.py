@@ -4,7 +4,7 @@ from functools import partial
 
 from tests.conductor.world import BY
 from tests.invariants import assert_books_agree
-from tests.simulation import errors, looks, mishaps
+from tests.simulation import errors, looks, mishaps, restores
 from tests.simulation.story import Story
 from tests.simulation.users import POWER
 
@@ -17,7 +17,8 @@ REST_ROUNDS_MAX = 60
 REST_ROUND_S = 31.0
 WAYS_BACK = {"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume"}
 BELIEVED_LOST = """
-SELECT s.id, s.host, s.fault FROM compute.server s JOIN compute.guest g ON g.server_id = s.id AND g.host = s.host
+SELECT s.id, s.host, g.attempt, s.fault
+FROM compute.server s JOIN compute.guest g ON g.server_id = s.id AND g.host = s.host
 WHERE s.status = 'ERROR' AND s.task_state IS NULL AND s.fault ->> 'kind' IN ('guest-lost', 'host-lost')
     AND g.reported = g.desired AND g.desired <> 'absent'
     AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
@@ -25,6 +26,7 @@ WHERE s.status = 'ERROR' AND s.task_state IS NULL AND s.fault ->> 'kind' IN ('gu
 IS_QUIET = """
 SELECT NOT (EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
     OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
+    OR EXISTS (SELECT FROM compute.unknown_guest)
     OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired))
 """
 LEFT = (
@@ -35,6 +37,7 @@ LEFT = (
     "SELECT * FROM network.release",
     "SELECT * FROM network.intent",
     "SELECT * FROM network.notice",
+    "SELECT server_id, host, attempt FROM compute.unknown_guest",
 )
 """What is shown of a world that does not come to rest."""
 LIST_NOT_RUNNING = """
@@ -59,15 +62,19 @@ async def come_to_rest(story: Story) -> None:
         await mishaps.wake(story)
     while story.hosts.late:
         await mishaps.send_late(story)
-    for _ in range(REST_ROUNDS_MAX):
+    for count in range(REST_ROUNDS_MAX):
         await mishaps.pass_time(story, REST_ROUND_S)
         await mishaps.all_hosts(story)
         await errors.look_for_room(story)
         await story.world.conduct()
+        story.note("conductors")
         await errors.look_for_room(story)
         await mishaps.all_hosts(story)
-        await mishaps.list_all(story)
+        if count:
+            await mishaps.list_all(story)
         await mishaps.reconcile(story)
+        if story.restored:
+            await restores.decide_on_guests(story)
         await _look_for_faults(story)
         if await _decide(story) and await _is_quiet(story):
             return
@@ -78,7 +85,8 @@ async def _look_for_faults(story: Story) -> None:
     """Raise AssertionError for servers in ERROR as lost whose guests their hosts have, and have listed."""
     async with story.world.database.connection() as connection:
         rows = await connection.fetch(BELIEVED_LOST)
-    wrong = [dict(row) for row in rows if (row["id"], row["host"]) in story.hosts.guests]
+    there = {(*key, guest.attempt) for key, guest in story.hosts.guests.items()}
+    wrong = [dict(row) for row in rows if (row["id"], row["host"], row["attempt"]) in there]
     assert not wrong, f"taken for lost, and there: {wrong}"
 
 
@@ -132,12 +140,11 @@ async def check(story: Story) -> None:
     """Ledger = addresses = ports = servers = guests; and nobody lost what was promised to them."""
     await assert_books_agree(story.world.database)
     await looks.look_at_guests(story)
+    await restores.check_unbroken(story)
     async with story.world.database.connection() as connection:
-        broken = [dict(row) for row in await connection.fetch("SELECT * FROM audit.broken")]
         servers = {row["id"]: row for row in await connection.fetch("SELECT id, host, status FROM compute.server")}
         asked = await connection.fetch("SELECT server_id, host, attempt FROM compute.guest")
         bindings = [dict(row) for row in await connection.fetch("SELECT port_id, host FROM network.binding")]
-    assert not broken, f"noted by the database: {broken}"
     expected = set(story.servers) - set(story.deleted)
     assert servers.keys() == expected, f"lost {expected - servers.keys()}, back {servers.keys() - expected}"
     guests = {(server, host, guest.attempt) for (server, host), guest in story.hosts.guests.items()}

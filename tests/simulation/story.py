@@ -1,13 +1,12 @@
 """One story: a world, what happened in it so far, and what its users may count on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-from tests.agent.cloud import AGENT
+from msgspec import Struct
 from tests.conductor.world import BY, World
 from tests.simulation.beginning import HOSTS, SUBNETS, Beginning
 from tests.simulation.chance import SeededEnv
@@ -27,7 +26,14 @@ FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
 FOCUS_SHARE = 0.8
 OWN_AGENTS_SHARE = 0.4
 """How often each host has an agent of its own; otherwise one agent has all, which costs less."""
-SET_AGENT = "UPDATE compute.host SET agent_id = $2::text::uuid WHERE name = $1"
+SET_AGENTS = """
+WITH host AS (
+    UPDATE compute.host SET agent_id = own.agent_id
+    FROM unnest($1::text[], $2::uuid[]) AS own (host, agent_id) WHERE name = own.host
+)
+DELETE FROM compute.agent
+"""
+"""And nobody has heard of any agent yet."""
 VIEW = """
 SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND m.open) AS move,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.desired = 'incoming') AS copying,
@@ -44,22 +50,25 @@ VIEW_PORT = """
 SELECT p.host IS NOT NULL AS bound,
     (SELECT array_agg(q.mac_address::text) FROM network.port q WHERE q.network_id = p.network_id AND q.id <> p.id)
         AS macs_taken,
-    (SELECT array_agg(CASE s.build_order ->> 'name' WHEN 'late' THEN 'late' ELSE w.stage END)
+    (SELECT array_agg(CASE WHEN s.build_order ->> 'name' = 'late' THEN 'late'
+            WHEN m.uuid IS NOT NULL THEN 'delete' ELSE w.stage END)
         FROM compute.work w JOIN compute.server s ON s.id = w.server_id
-        WHERE NOT EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open)
+        LEFT JOIN compute.move m ON m.server_id = s.id AND m.open
+        WHERE (m.uuid IS NULL OR w.deleting OR w.stage = 'delete')
         AND (p.made_for = s.id OR s.spec -> 'nics' @> jsonb_build_array(jsonb_build_object('port_id', p.id))))
         AS stages
 FROM network.port p WHERE p.id = $1
 """
 
 
-class Room(NamedTuple):
-    """What a provider has: a host's VCPUs, or addresses. claims: consumer -> what it holds."""
+class Room(Struct, frozen=True):
+    """What a provider has: a host's VCPUs, or addresses. claims: consumer -> what it holds; None for none."""
 
+    uuid: str
     host: str | None
     down: bool | None
     free: int
-    claims: Mapping[str, int]
+    claims: dict[str, int] | None
 
 
 class Want(NamedTuple):
@@ -79,13 +88,15 @@ class Story:
 
     focus: servers to which the users turn at the moment. sleepers: conductors that are asleep, by their plans.
     addresses: of (port, server) when it was looked at last; readdressed: servers and ports whose addresses may change.
-    wants: what servers were booted with. rooms: what providers had when it was looked at last; vcpus_moving: what
-    servers had then that were on their way. harmed: servers that something befell; roomless: those that once had no
-    room.
+    wants: what servers were booted with. rooms: what providers had when it was looked at last; hosts_down: those that a
+    conductor may believe to be, which sleeps; vcpus_moving: what servers had then that were on their way.
+    room_seen_at, guests_seen_at: what had been told when it was looked; nothing changes that is not told afterwards.
+    passed_s: how much time has passed. restored: the records went back once; recovering: they do not know yet what the
+    hosts have. harmed: servers that something befell; roomless: those that once had no room.
     """
 
-    def __init__(self, world: World, chance: SeededEnv, seed: int) -> None:
-        self.world, self.chance = world, chance
+    def __init__(self, world: World, chance: SeededEnv, seed: int, beginning: Beginning) -> None:
+        self.world, self.chance, self.beginning = world, chance, beginning
         self.random = Random(seed)
         self.hosts = Hosts(world.compute, world.networks, tuple(HOSTS))
         self.told: list[str] = []
@@ -99,42 +110,63 @@ class Story:
         self.partition = Partition("", 0)
         self.wants: dict[str, Want] = {}
         self.rooms: dict[str, Room] = {}
+        self.hosts_down: set[str | None] = set()
         self.vcpus_moving = 0
+        self.room_seen_at = -1
+        self.guests_seen_at = -1
         self.harmed: set[str] = set()
         self.roomless: set[str] = set()
         self.segments: dict[tuple[str, str], str] = {}
         self.sleepers: list[tuple[Plan, asyncio.Task[str]]] = []
+        self.passed_s = 0.0
+        self.restored = False
+        self.recovering = False
 
     @classmethod
     async def begin(cls, database: Database, beginning: Beginning, seed: int) -> "Story":
         """Begin with a cloud of the seed's UUIDs and a fleet of agents."""
         chance = SeededEnv(seed)
         world, networks = await beginning.copy(database, chance)
-        story = cls(world, chance, seed)
+        story = cls(world, chance, seed, beginning)
         story.networks = networks
         segments = (await world.compute.network.get_networks(networks[:1]))[networks[0]].segments
         story.segments = {(networks[0], str(segment.name)): segment.provider_uuid for segment in segments}
-        if story.random.random() < OWN_AGENTS_SHARE:
-            await story._have_own_agents()
+        has_own = story.random.random() < OWN_AGENTS_SHARE
         fleet = story.random.choice(FLEETS)
+        if has_own or fleet:
+            await story._have_agents(has_own=has_own)
         for host in story.hosts.names if fleet else ():
             await story.upgrade(host, story.random.choice(fleet))
         return story
 
-    async def _have_own_agents(self) -> None:
-        """Have an agent for each host, from the beginning."""
-        for host in self.hosts.names:
-            self.hosts.agents[host] = replace(AGENT, id=self.chance.env.new_uuid())
-            async with self.world.database.connection() as connection:
-                await connection.execute(SET_AGENT, host, self.hosts.agents[host].id)
-        self.note("each host has an agent of its own")
+    async def _have_agents(self, *, has_own: bool) -> None:
+        """Have other agents than today's one of all hosts: of releases before, or an own one of each host."""
+        agents, uuid = self.hosts.agents, self.chance.env.new_uuid
+        for host in self.hosts.names if has_own else ():
+            agents.install(host, uuid(), uuid())
+        async with self.world.database.connection() as connection:
+            ids = [agent.id for agent in agents.own.values()]
+            await connection.execute(SET_AGENTS, list(agents.own), ids)
+        if has_own:
+            self.note("each host has an agent of its own")
 
     async def upgrade(self, host: str, version: int) -> None:
         """Have an agent of this service version on a host."""
         self.hosts.versions[host] = version
         if host not in self.hosts.cut | self.hosts.off:
-            await self.hosts.poll([host], self.hosts.agent_of(host))
+            await self.hosts.poll([host])
         self.note("the agent of", host, "is of version", version)
+
+    async def begin_processes_anew(self) -> None:
+        """Have all processes but the agents begin anew."""
+        tasks = [task for _, task in self.sleepers]
+        self.sleepers = []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.world = await self.beginning.wire(self.world.database, self.chance)
+        self.hosts.compute, self.hosts.networks = self.world.compute, self.world.networks
+        self.hosts.late.clear()
 
     def note(self, *words: object) -> None:
         """Tell what happened. Servers and ports are told by their numbers."""
