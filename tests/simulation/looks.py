@@ -1,6 +1,7 @@
 """What must hold while a story goes on: of claims, of ports, and of what the hosts themselves have."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from tests.simulation import errors
@@ -21,11 +22,13 @@ SELECT p.id, CASE WHEN p.nic_tag = '' THEN p.made_for::text ELSE p.device_id END
     (SELECT array_agg(host(a.address) ORDER BY a.address) FROM network.address a WHERE a.port_id = p.id) AS addresses
 FROM network.port p LEFT JOIN compute.server s ON s.id::text = p.device_id
 """
-LOOK = f"SELECT json_agg(p) AS ports FROM ({PORTS}) p"
+LOOK = f"""
+SELECT (SELECT json_agg(p) FROM ({PORTS}) p) AS ports,
+    (SELECT json_agg(json_build_array(server_id, host)) FROM compute.unknown_guest) AS unknown
+"""
 LOOK_AROUND = f"""
-SELECT room.*, (SELECT json_agg(json_build_array(c.server_id, c.name)) FROM ({CLAIMED}) c) AS claimed,
-    ({LOOK}) AS ports
-FROM ({errors.ROOM}) room
+SELECT room.*, look.*, (SELECT json_agg(json_build_array(c.server_id, c.name)) FROM ({CLAIMED}) c) AS claimed
+FROM ({errors.ROOM}) room, ({LOOK}) look
 """
 
 
@@ -43,15 +46,15 @@ async def look_around(story: Story) -> None:
     """Look at everything, after a conductor's batch: what is there is claimed, and ports keep their addresses."""
     async with story.world.database.connection() as connection:
         row = await connection.fetchrow(LOOK_AROUND)
-    claimed = {(server, host) for server, host in msgspec.json.decode(row["claimed"] or "[]")}
-    ports = {(port.id, port.device_id): port for port in _read_ports(row["ports"])}
+    claimed = _read_keys(row["claimed"])
+    ports = {(port.id, port.device_id): port for port in _read_ports(row)}
     has = {port: seen.addresses for port, seen in ports.items() if seen.launched and seen.addresses}
     for port in story.addresses.keys() & ports.keys():
         assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
     story.addresses = {port: addresses for port, addresses in has.items() if story.readdressed.isdisjoint(port)}
     stray = story.hosts.list_present() - claimed
     assert not stray or story.recovering, f"guests for which nothing is claimed: {stray}"
-    _check_guests(story, ports.values())
+    _check_guests(story, ports.values(), _read_keys(row["unknown"]))
     errors.note_room(story, row)
 
 
@@ -59,15 +62,23 @@ async def look_at_guests(story: Story) -> None:
     """Look at what guests have, if anything was told since the last look."""
     if story.guests_seen_at != len(story.told):
         async with story.world.database.connection() as connection:
-            _check_guests(story, _read_ports(await connection.fetchval(LOOK)))
+            row = await connection.fetchrow(LOOK)
+        _check_guests(story, _read_ports(row), _read_keys(row["unknown"]))
 
 
-def _read_ports(text: str | None) -> list[PortSeen]:
-    return msgspec.json.decode(text or "[]", type=list[PortSeen])
+def _read_ports(row: Mapping[str, Any]) -> list[PortSeen]:
+    return msgspec.json.decode(row["ports"] or "[]", type=list[PortSeen])
 
 
-def _check_guests(story: Story, ports: Iterable[PortSeen]) -> None:
-    """Raise AssertionError for guests with their NICs up that have other addresses than their servers' ports."""
+def _read_keys(text: str | None) -> set[tuple[str, str]]:
+    return msgspec.json.decode(text or "[]", type=set[tuple[str, str]])
+
+
+def _check_guests(story: Story, ports: Iterable[PortSeen], unknown: Collection[tuple[str, str]]) -> None:
+    """Raise AssertionError for guests with their NICs up that have other addresses than their servers' ports.
+
+    unknown: guests that the records do not know: their servers may have been given more since.
+    """
     story.guests_seen_at = len(story.told)
     addresses: dict[str, set[str]] = {}
     has = {address for guest in story.hosts.list_up() for address in guest.addresses}
@@ -76,5 +87,11 @@ def _check_guests(story: Story, ports: Iterable[PortSeen]) -> None:
             own = has.intersection(port.addresses) if port.held else port.addresses
             addresses.setdefault(port.device_id, set()).update(own)
     story.hosts.unplug(addresses)
-    problems = [] if story.recovering else list_world_problems(story.hosts.list_up(), addresses)
+    if story.recovering:
+        return
+    guests_up = story.hosts.list_up()
+    problems = list_world_problems([guest for guest in guests_up if guest[:2] not in unknown], addresses)
+    for guest in guests_up:
+        if guest[:2] in unknown and (lost := set(guest.addresses) - addresses.get(guest.server_id, set())):
+            problems.append(f"unknown guest {guest.server_id} on {guest.host} has {sorted(lost)}, which is not held")
     assert not problems, "; ".join(problems)

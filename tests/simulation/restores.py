@@ -14,11 +14,12 @@ from tests.simulation.mishaps import Step
 from tests.simulation.story import Story, find_refusal
 
 from roost.compute.errors import AgentRefused, GuestWanted
+from roost.compute.model.unknown_guests import UnknownGuest
 from roost.compute.service import recovery
 from roost.compute.service import servers as server_service
 from roost.compute.service.adoptions import adopt_guest
 from roost.compute.service.guests import Polls
-from roost.compute.service.unknown_guests import destroy_unknown_guest, list_unknown_guests
+from roost.compute.service.unknown_guests import destroy_unknown_guest, hold_round, list_unknown_guests
 from roost.seams.agent import AgentIdentity
 
 PROMISES = ("servers", "deleted", "ports", "wants", "readdressed")
@@ -26,6 +27,7 @@ PROMISES = ("servers", "deleted", "ports", "wants", "readdressed")
 PROMOTED_SHARE = 0.5
 ADOPTED_SHARE = 0.6
 SLOW_SHARE = 0.3
+BUILT_SHARE = 0.5
 ANOTHER = "UPDATE compute.database_seen SET fingerprint = 'another'"
 
 
@@ -42,13 +44,14 @@ async def go_back(story: Story) -> None:
         await mishaps.bring_back(story, host)
     for host in sorted(hosts.recabled):
         await mishaps.cable(story, host, as_before=True)
+    await mishaps.meanwhile(story, {users.boot: 1}, story.random.choice((0, 1)))
     if story.random.random() < SLOW_SHARE:
         host = story.random.choice(hosts.names)
         story.note(host, "is slow to do what it is asked for")
         await hosts.turn([host], Turn.FINE, meanwhile=partial(_go_back, story))
     else:
         await _go_back(story)
-    await mishaps.meanwhile(story, WHILE_RECOVERING, story.random.choice((0, 2, 4, 6)))
+    await mishaps.meanwhile(story, WHILE_RECOVERING, story.random.choice((0, 2, 4)))
     await recover(story)
 
 
@@ -56,7 +59,10 @@ async def _go_back(story: Story) -> None:
     dump, passed_s = await story.beginning.take_dump(), story.passed_s
     promises = deepcopy({name: getattr(story, name) for name in PROMISES})
     story.note("a dump is taken")
-    await mishaps.meanwhile(story, WHILE_FORGOTTEN, story.random.choice((4, 8, 12)))
+    if story.random.random() < BUILT_SHARE:
+        for step in (mishaps.conduct, mishaps.all_hosts, mishaps.conduct):
+            await step(story)
+    await mishaps.meanwhile(story, WHILE_FORGOTTEN, story.random.choice((2, 4, 8)))
     await check_unbroken(story)
     await story.begin_processes_anew()
     await story.beginning.put_back(dump)
@@ -87,16 +93,18 @@ async def recover(story: Story) -> None:
     await story.hosts.list_guests(story.hosts.names)
     await mishaps.reconcile(story)
     assert not story.recovering, f"all hosts have listed: {await recovery.tell_recovery(story.world.compute)}"
-    await decide_on_guests(story)
-    await mishaps.all_hosts(story)
-    await mishaps.list_all(story)
+    if await _list_unknown(story):
+        await mishaps.meanwhile(story, WHILE_UNKNOWN, story.random.choice((2, 4, 6)))
+        await decide_on_guests(story)
+        await mishaps.all_hosts(story)
+        await mishaps.list_all(story)
+        await hold_round(story.world.compute)
 
 
 async def decide_on_guests(story: Story) -> None:
     """Adopt guests that nobody knows, or destroy them, where their servers are not worked on."""
     compute = story.world.compute
-    unknown, _, _ = await list_unknown_guests(compute)
-    for guest in unknown:
+    for guest in await _list_unknown(story):
         key = (guest.server_id, guest.host)
         if guest.destroying:
             continue
@@ -114,6 +122,11 @@ async def decide_on_guests(story: Story) -> None:
             "delete", guest.server_id, lambda key=key: server_service.delete_server(compute, key[0])
         ):
             story.deleted.append(guest.server_id)
+
+
+async def _list_unknown(story: Story) -> list[UnknownGuest]:
+    unknown, _, _ = await list_unknown_guests(story.world.compute)
+    return unknown
 
 
 async def check_unbroken(story: Story) -> None:
@@ -159,4 +172,7 @@ WHILE_FORGOTTEN: Mapping[Step, float] = {
 WHILE_RECOVERING: Mapping[Step, float] = {
     users.boot: 3, users.power: 1, users.move: 1, mishaps.conduct: 5, mishaps.host_turn: 4, mishaps.all_hosts: 2,
     mishaps.let_time_pass: 1, mishaps.reconcile: 2, mishaps.restart_agent: 1,
+}  # fmt: skip
+WHILE_UNKNOWN: Mapping[Step, float] = {
+    users.boot: 4, users.power: 1, mishaps.conduct: 6, mishaps.all_hosts: 4, mishaps.host_turn: 1, mishaps.reconcile: 1,
 }  # fmt: skip
