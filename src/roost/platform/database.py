@@ -248,7 +248,7 @@ class Database:
                         # What this one did relies on the locks of the one around it, which may have been ended while
                         # this process was stopped. This one still has its own locks, for which others wait.
                         await outer.execute("SELECT 1")
-                    progress.commits = not snapshot
+                    progress.commits = not snapshot  # R24
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
