@@ -214,9 +214,13 @@ async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: 
         if not gives_back(change) and await _set_inventory(ledger, providers[change.segment_uuid], change, []):
             done.add(change)
     done |= await _exchange(ledger, pair_claims(surpluses, ports))
+    ports_by_segment: dict[str, list[PortChange]] = {}
+    for port in ports:
+        if port not in done:
+            ports_by_segment.setdefault(port.need.segment_uuid, []).append(port)
     for change in segments:
         if gives_back(change):
-            with_claims = [p for p in ports if p not in done and p.need.segment_uuid == change.segment_uuid]
+            with_claims = ports_by_segment.get(change.segment_uuid, [])
             if await _set_inventory(ledger, providers[change.segment_uuid], change, with_claims):
                 done |= {change, *with_claims}
     unreleased = {surplus.segment_uuid for surplus in surpluses if surplus not in done}
