@@ -61,7 +61,8 @@ class Roost:
 
     def serve(self, *services: str, **options: int | str) -> None:
         """Have `roost serve` on a free port; up when this returns."""
-        where = {} if "database" in options else {"data-dir": str(self.data_dir)}
+        where: dict[str, int | str] = {} if "database" in options else {"data-dir": str(self.data_dir)}
+        where["workers"] = 1
         words = [f"--{name}={value}" for name, value in (where | options).items()]
         process = self.spawn("serve", "serve", *services, "--json", "--listen=127.0.0.1:0", *words)
         line = process.stdout.readline()

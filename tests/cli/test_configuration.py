@@ -15,8 +15,11 @@ from roost.cli.manage import app
 from roost.cli.managing.check_config import SOUND, WRONG
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.serving.process_counts import choose_pool_size, choose_workers, count_connections
+from roost.cli.serving.serve_options import TlsFiles, choose_options
+from roost.cli.serving.supervisor import ServeOptions
 from roost.cli.settings import read_settings, sources_of
 from roost.platform.errors import BadRequest
+from roost.platform.tls import ListenerTls
 
 
 @pytest.fixture(autouse=True)
@@ -232,3 +235,52 @@ async def test_all_that_serve_needs_may_be_in_files(dsn: str, tmp_path: Path) ->
     words = ("placement", "status", "upgrade", "check", *config)
     done = await asyncio.to_thread(launching.run_manage, *words, environment=environment)
     assert done.returncode == 0, done.stdout
+
+
+SERVED = """
+[serve]
+services = ["placement", "network"]
+listen = "127.0.0.1:1"
+agent_listen = "127.0.0.1:2"
+workers = 3
+agent_workers = 4
+conductors = 5
+auth = "noauth2"
+policy = "open"
+tls_cert = "/c"
+tls_key = "/k"
+agent_ca = "/a"
+with_neutron = true
+[log]
+level = "error"
+[database]
+url = "postgresql://db/roost"
+"""
+NONE = dict.fromkeys((*settings_file.ServeSettings.__struct_fields__, "pg_template", "placement_url"))
+MINE = {
+    "services": ["all"], "listen": "127.0.0.1:11", "agent_listen": "127.0.0.1:12", "workers": 13, "agent_workers": 14,
+    "conductors": 15, "auth": "keystone", "policy": "default", "with_neutron": None,
+}  # fmt: skip
+
+
+def chosen(config: Path, *, tls: TlsFiles = (None, None, None), **options: object) -> ServeOptions:
+    return choose_options(
+        read_settings(config), config, target=(None, None, None), log=(None, None, None), tls=tls, beside=False,
+        cells=(), **NONE | options,
+    )  # fmt: skip
+
+
+def test_serve_takes_from_the_files_what_the_command_line_does_not_say(tmp_path: Path) -> None:
+    config = write(tmp_path / "roost.toml", SERVED)
+    told = chosen(config)
+    assert (told.services, told.port, told.agent_port) == (("placement", "network"), 1, 2)
+    assert (told.workers, told.agent_workers, told.conductors) == (3, 4, 5)
+    assert (told.auth, told.policy, told.with_neutron, told.log.level) == ("noauth2", "open", True, "error")
+    assert told.tls == ListenerTls(cert="/c", key="/k", agent_ca="/a")
+    assert (told.target.database, told.config) == ("postgresql://db/roost", (str(config),))
+    told = chosen(config, **MINE)
+    assert (len(told.services), told.port, told.agent_port) == (4, 11, 12)
+    assert (told.workers, told.agent_workers, told.conductors) == (13, 14, 15)
+    assert (told.auth, told.policy, told.with_neutron) == ("keystone", "default", True)
+    told = chosen(config, tls=(Path("/mine"), Path("/key"), None))
+    assert told.tls == ListenerTls(cert="/mine", key="/key", agent_ca=None), "a pair is never mixed"
