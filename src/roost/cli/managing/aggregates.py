@@ -32,7 +32,7 @@ async def sync(
 ) -> int:
     """Make placement mirror the host aggregates and print what was done; returns the exit status."""
     async with open_records(target, config) as records:
-        compute = _cloud(target, records.cloud).compute
+        compute = _cloud(records.cloud).compute
         with Bars() as bars:
             report = await sync_aggregates(
                 compute, prune=prune, dry_run=dry_run, hosts=hosts, aggregates=aggregates, progress=bars.progress
@@ -78,7 +78,7 @@ async def set_ratio(
 ) -> int:
     """Set, or with None unset, the allocation ratio of an aggregate's members; returns the exit status."""
     async with open_records(target, config) as records:
-        compute = _cloud(target, records.cloud).compute
+        compute = _cloud(records.cloud).compute
         host_aggregate = _find(await list_host_aggregates(compute), aggregate)
         metadata = {RATIO_KEYS[resource_class]: None if ratio is None else f"{ratio:.6f}".rstrip("0").rstrip(".")}
         changed = await update_aggregate(compute, host_aggregate.id, metadata=metadata)
@@ -94,7 +94,7 @@ def _find(aggregates: list[HostAggregate], named: str) -> HostAggregate:
     raise TargetRefused(f"--aggregate {named}: there is no such host aggregate")
 
 
-def _cloud(target: LedgerTarget, cloud: CloudParts | None) -> CloudParts:
+def _cloud(cloud: CloudParts | None) -> CloudParts:
     if cloud is None:
         raise TargetRefused("there are no hosts in the database")
     return cloud

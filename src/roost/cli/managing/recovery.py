@@ -16,7 +16,7 @@ DONE, WAITING = 0, 3
 async def show_recovery(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Print the recovery that is under way; return the exit status. Raises TargetRefused."""
     async with open_records(target, config) as records:
-        recovery = await service.find_recovery(_compute_of(records, target))
+        recovery = await service.find_recovery(_compute_of(records))
     if as_json:
         console.file.write(msgspec.json.encode({"recovery": recovery}).decode() + "\n")
     elif recovery is None:
@@ -29,12 +29,12 @@ async def show_recovery(target: LedgerTarget, console: Console, *, config: Confi
 async def end_recovery(target: LedgerTarget, console: Console, *, config: Config) -> int:
     """End the recovery whatever was listed; return the exit status. Raises TargetRefused, NoRecovery."""
     async with open_records(target, config) as records:
-        recovery = await service.end_recovery(_compute_of(records, target))
+        recovery = await service.end_recovery(_compute_of(records))
     console.print(f"The records are believed again; {recovery.missing} hosts had not listed their guests.")
     return DONE
 
 
-def _compute_of(records: Records, target: LedgerTarget) -> Compute:
+def _compute_of(records: Records) -> Compute:
     if records.cloud is None:
         raise TargetRefused("there are no servers in the database")
     return records.cloud.compute
