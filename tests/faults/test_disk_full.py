@@ -62,7 +62,7 @@ def small_disk(made: Cluster) -> Iterator[SmallDisk]:
     mount = made.directory / "small"
     mount.mkdir()
     log = made.directory / "serve.log"
-    words = ["serve", "--json", f"--data-dir={mount}/data", "--listen=127.0.0.1:0", "--until-stdin-ends"]
+    words = ["serve", "--json", "--workers=1", f"--data-dir={mount}/data", "--listen=127.0.0.1:0", "--until-stdin-ends"]
     with log.open("w") as said:
         process = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", MOUNT, "sh", str(mount), *ROOST, *words],

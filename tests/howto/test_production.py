@@ -191,7 +191,7 @@ async def test_each_node_is_restarted_in_turn_and_no_request_fails(dsn: str) -> 
 def assert_log_is_whole(text: str, load: Load) -> None:
     """The log file of all nodes has one line for each request, as oslo.log writes it."""
     claims = re.findall(
-        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (?:INFO|WARNING) roost\.api-1 "
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (?:INFO|WARNING) roost\.api-\d "
         r"\[None req-[0-9a-f-]{36} - - - - - -\] 127\.0\.0\.1 \"PUT /allocations/([0-9a-f-]{36})\" status: 204 "
         r"len: 0 microversion: 1\.39 time: \d+\.\d{6}(?: slow: True(?: \w+_ms: [\d.]+)*)?$",
         text,
