@@ -228,3 +228,28 @@ async def test_an_unknown_guest_on_a_host_that_is_forced_down_is_in_nobodys_way(
     assert (await poll(world, NEW)).orders == ()
     await host_service.force_down(world.compute, other, True)
     assert (await poll(world, NEW)).orders == (order,)
+
+
+async def test_in_another_database_no_launch_begins_that_was_ordered_before(world: World, network: Any) -> None:
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (order,) = (await poll(world, NEW)).orders
+    await become_another(world)
+    begun = GuestReport(server_id=server_id, host=order.host, attempt=order.attempt, state="begun")
+    (answer,) = await report(world.compute, [begun], agent=NEW)
+    assert (answer.accepted, answer.refusal) == (False, Refusal.NO_LEASE)
+
+
+async def test_an_unknown_guest_stays_unknown_where_its_server_is_asked_for_anew(world: World, network: Any) -> None:
+    for host in HOSTS[1:]:
+        await host_service.force_down(world.compute, host, True)
+    (server_id,) = await world.boot(network.id)
+    before = ListedGuest(server_id=server_id, host=HOSTS[0], attempt=1, state="running")
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.work SET attempt = 7")
+    assert await list_guests(world, NEW, before) == []
+    await world.conduct()
+    (attempt,) = await attempts(world, server_id)
+    assert attempt > before.attempt
+    assert await list_guests(world, NEW, before) == []
+    assert (await poll(world, NEW)).orders == ()  # it would be destroyed for the one that is asked for

@@ -113,8 +113,8 @@ async def decide_on_guests(story: Story) -> None:
             story.note("adopt", *key, why)
             if not why:
                 story.harmed.add(guest.server_id)
-                if guest.server_id not in story.servers:
-                    story.servers.append(guest.server_id)
+                story.servers = [*(id for id in story.servers if id != guest.server_id), guest.server_id]
+                story.deleted = [id for id in story.deleted if id != guest.server_id]
                 continue
         why = await find_refusal(lambda key=key: destroy_unknown_guest(compute, *key))
         story.note("destroy", *key, why)

@@ -6,20 +6,16 @@ from msgspec import Struct
 
 
 class MarkRow(Struct, frozen=True, kw_only=True):
-    """An agent's mark in the records, the key that proves marks, and the recovery that is under way.
+    """An agent's mark in the records, the key that proves marks, and whether the records are believed.
 
-    value: 0 where the records do not know the agent. key: None proves nothing. recovery_id: None where there is none.
+    value: 0 where the records do not know the agent. key: None proves nothing. recovering: they recover, or are in
+    another database that nobody has looked at yet.
     """
 
     agent_id: str
     value: int
     key: bytes | None
-    recovery_id: int | None
-
-    @property
-    def recovering(self) -> bool:
-        """Return whether the records are recovering."""
-        return self.recovery_id is not None
+    recovering: bool
 
 
 class PendingHosts(Struct, frozen=True):

@@ -361,8 +361,8 @@ class Guest(Struct, frozen=True, kw_only=True):
 
     agent_id: who began it, or lists it; None until somebody does. reported: the state it was
     last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
-    other. sequence: of the driver's, of the state that counted last. since_s: when it was last reported on, in seconds
-    of the database's clock.
+    other. sequence: of the driver's, of the state that counted last. unknown_attempt: of the guest that its host has
+    instead, which nobody asked for. since_s: when it was last reported on, in seconds of the database's clock.
     """
 
     server_id: str
@@ -374,6 +374,7 @@ class Guest(Struct, frozen=True, kw_only=True):
     lost: bool = False
     fenced: bool = False
     sequence: int = 0
+    unknown_attempt: int | None = None
     since_s: float = 0.0
 
     @property

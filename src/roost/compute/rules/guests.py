@@ -189,11 +189,11 @@ def decide_guest_list(
             continue
         if present.attempt < attempts_by_server.get(present.server_id, 0) and not recovering:
             superseded.append(present)
-        elif known is not None and present.attempt < known.attempt:
+        elif known is not None and present.attempt < known.attempt and present.attempt != known.unknown_attempt:
             if known.agent_id != agent_id:
                 adopted.add(key)  # the order that follows replaces it
         else:
-            unknown.append(present)  # R26
+            unknown.append(present)  # R26; it stays so where its server is asked for anew
     return GuestList(
         adopted=frozenset(adopted),
         disowned=frozenset(disowned),

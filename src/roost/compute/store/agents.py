@@ -8,6 +8,7 @@ from typing import Any
 from roost.compute.model.agents import AgentClash, AgentHeard, AgentPoll, AgentRow
 from roost.compute.model.recovery import MarkRow
 from roost.compute.store.hosts import HEARD_WITHIN
+from roost.compute.store.recovery import FOLLOWS
 from roost.platform.database import Connection
 
 COLUMNS = """agent.id, agent.label, agent.service_version, agent.boot_id, agent.boot_since, agent.boot_at,
@@ -33,9 +34,9 @@ WITH asked AS (
 SELECT coalesce({SETTLED}, false) AS settled,
     coalesce({HOLDS_ALL} AND (renewed.id IS NOT NULL OR {HEARD}), false) AS renewed,
     extract(epoch FROM now())::double precision AS now_s,
-    asked.id AS agent_id, coalesce(agent.mark, 0) AS value, k.key, r.id AS recovery_id
+    asked.id AS agent_id, coalesce(agent.mark, 0) AS value, k.key, NOT {FOLLOWS} AS recovering
 FROM asked LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent ON agent.id = asked.id
-LEFT JOIN renewed ON renewed.id = asked.id LEFT JOIN compute.recovery r ON r.ended_at IS NULL ORDER BY asked.number"""
+LEFT JOIN renewed ON renewed.id = asked.id ORDER BY asked.number"""
 
 
 async def hear_agents(tx: Connection, polls: Sequence[AgentPoll], *, renew_after_s: float) -> list[AgentHeard]:
@@ -53,7 +54,7 @@ async def hear_agents(tx: Connection, polls: Sequence[AgentPoll], *, renew_after
 
 
 def _heard(row: Any) -> AgentHeard:
-    mark = MarkRow(agent_id=row["agent_id"], value=row["value"], key=row["key"], recovery_id=row["recovery_id"])
+    mark = MarkRow(agent_id=row["agent_id"], value=row["value"], key=row["key"], recovering=row["recovering"])
     return AgentHeard(settled=row["settled"], renewed=row["renewed"], now_s=row["now_s"], mark=mark)
 
 

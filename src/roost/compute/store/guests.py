@@ -106,6 +106,8 @@ async def list_orders(
 
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
     fenced_by IS NOT NULL AS fenced, sequence,
+    (SELECT u.attempt FROM compute.unknown_guest u WHERE u.host = guest.host AND u.server_id = guest.server_id)
+        AS unknown_attempt,
     extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
 
 LOCK_GUESTS = f"""

@@ -21,10 +21,10 @@ VERSION_LISTS = 5
 """Agents of this service version and later list their guests when they are asked to."""
 HAS_LISTED = "(h.listed_at IS NOT NULL AND h.listed_at >= r.noticed_at)"
 
-READ_MARKS = """-- compute.read_marks
-SELECT asked.id AS agent_id, coalesce(a.mark, 0) AS value, k.key, r.id AS recovery_id
+READ_MARKS = f"""-- compute.read_marks
+SELECT asked.id AS agent_id, coalesce(a.mark, 0) AS value, k.key, NOT {FOLLOWS} AS recovering
 FROM unnest($1::uuid[]) AS asked (id) LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent a ON a.id = asked.id
-LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
+"""
 
 
 async def read_marks(tx: Connection, agent_ids: Collection[str]) -> dict[str, MarkRow]:
@@ -33,12 +33,12 @@ async def read_marks(tx: Connection, agent_ids: Collection[str]) -> dict[str, Ma
     return {row["agent_id"]: read_row(MarkRow, row) for row in rows}
 
 
-MOVE_MARK = """-- compute.move_mark
+MOVE_MARK = f"""-- compute.move_mark
 WITH moved AS (
     INSERT INTO compute.agent AS a (id, mark) VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET mark = a.mark + 1
     RETURNING mark)
-SELECT $1::uuid AS agent_id, moved.mark AS value, k.key, r.id AS recovery_id
-FROM moved LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.recovery r ON r.ended_at IS NULL"""
+SELECT $1::uuid AS agent_id, moved.mark AS value, k.key, NOT {FOLLOWS} AS recovering
+FROM moved LEFT JOIN compute.mark_key k ON true"""
 
 
 async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
