@@ -1,26 +1,25 @@
 """Holds the promise in a real cloud: an unmodified Nova and Neutron on `roost serve placement --with-neutron`.
 
 INTEROP_DIR names such a cloud, made by the setup.sh of the folder that INTEROP_SRC names, which also has start.sh,
-stop.sh, gap.py and lifecycle.py. Roost is started here with an empty ledger, the cloud is started on it, gap.py boots,
-steps.py moves, and what they wrote is judged. Everybody logs in, and Neutron has its default policies: users.sh must
-have been run before, with the roles "admin service" for the user roost. Exit status 0: every promise is kept;
-1: not; 2: there is no such cloud.
+stop.sh, gap.py and lifecycle.py. Everybody logs in to Keystone, and Neutron has its own default policies; ROOST_ROLES
+are the roles of Roost's user. The cloud's own Python runs scenarios.py: gap.py boots, steps.py moves, and others.
+What they wrote is judged. Exit status 0: every promise is kept; 1: not; 2: there is no such cloud.
 """
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOST = [sys.executable, "-c", "from roost.cli.entry import run_roost; run_roost()"]
-STEPS = Path(__file__).parent / "steps.py"
-START_S = 900
-MEASURE_S = 3600
+ROOT = Path(__file__).parents[2]
+SCENARIOS = (
+    "gap", "steps", "several_schedulers", "service_subnets", "anti_affinity", "two_nics", "notifications",
+    "database_switched_over", "poller_killed", "neutron_away", "right_lost", "adopted", "way_back",
+)  # fmt: skip
+RUN_S = 3 * 3600
 REFUSED_S = 1.0
 """A boot onto a full network is refused in under so long, as its user sees it."""
 SCHEDULED_S = 1.0
@@ -28,65 +27,55 @@ SCHEDULED_S = 1.0
 
 
 def main() -> int:
-    """Run it all and print each promise; returns the exit status."""
+    """Run the scenarios that are named, or all, and print each promise; returns the exit status."""
     source, state = (Path(os.environ.get(name, "")) for name in ("INTEROP_SRC", "INTEROP_DIR"))
     if not (source / "gap.py").is_file() or not (state / "venv").is_dir():
         print("INTEROP_DIR must name a cloud that setup.sh made, INTEROP_SRC the folder of setup.sh.")  # noqa: T201
         return 2
-    measured = sys.argv[1:] or ["gap", "steps"]
+    names = sys.argv[1:] or SCENARIOS
+    if unknown := sorted(set(names).difference(SCENARIOS)):
+        print(f"{', '.join(unknown)}: expected some of {', '.join(SCENARIOS)}.")  # noqa: T201
+        return 2
     results = state / "results"
     results.mkdir(exist_ok=True)
-    log = results / "roost.log"
-    log.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="roost-interop-") as directory:
-        Path(directory).chmod(0o711)
-        with _cloud(source, Path(directory), log) as environment:
-            if "gap" in measured:
-                command: list[str | Path] = [source / "run.sh", "gap.py", "exhaust", "full"]
-                subprocess.run(command, env=environment, check=True, timeout=MEASURE_S)
-            if "steps" in measured:
-                shell = '. "$INTEROP_SRC/env.sh"; exec env PYTHONPATH="$INTEROP_SRC" "$VENV/bin/python" "$0" roost'
-                subprocess.run(["bash", "-c", shell, STEPS], env=environment, check=True, timeout=MEASURE_S)
-            # The next run's ledger is empty: who then deletes a network leaves its host aggregates in Nova.
-            subprocess.run([source / "run.sh", "gap.py", "clean"], env=environment, check=True, timeout=MEASURE_S)
-    promises = {}
-    if "gap" in measured:
-        promises |= _judge_boots(results) | _judge_scheduling(log)
-    if "steps" in measured:
-        steps = json.loads((results / "lifecycle-roost.json").read_text())["steps"]
-        promises |= {f"step {name}": step["pass"] for name, step in steps.items()}
-        refusal = steps["full: refuse"]
-        promises["steps: refused in time"] = refusal["pass"] and refusal["said"]["said"] < REFUSED_S
+    for old in (*results.glob("roost*.log"), *results.glob("scenario-*.json")):
+        old.unlink()
+    _run(source, names)
+    promises: dict[str, bool] = {}
+    for name in names:
+        file = results / f"scenario-{name}.json"
+        found = json.loads(file.read_text()) if file.exists() else {"pass": False, "said": "it did not run"}
+        promises[f"{name}: {found['said']}"] = found["pass"]
+    if "gap" in names:
+        promises |= _judge_boots(results) | _judge_scheduling(results / "roost.log")
+    if "steps" in names:
+        promises |= _judge_steps(results)
     for promise, kept in promises.items():
         print(f"{'kept' if kept else 'BROKEN'}: {promise}")  # noqa: T201
     return 0 if all(promises.values()) else 1
 
 
-@contextmanager
-def _cloud(source: Path, directory: Path, log: Path) -> Iterator[Mapping[str, str]]:
-    """Run Roost and the cloud on it; gives the environment of the cloud's programs."""
-    base = int(os.environ.get("INTEROP_PORT_BASE", "17000"))
-    listen = f"127.0.0.1:{base + 9}"
-    named = {"INTEROP_SRC": str(source), "PLACEMENT_URL": f"http://{listen}", "INTEROP_PORT_BASE": str(base)}
-    environment = {**os.environ, **named, "PLACEMENT_AUTH": "keystone", "NEUTRON_AUTH": "keystone"}
-    settings = {"ROOST_NEUTRON_URL": f"http://127.0.0.1:{base + 2}", "ROOST_PLACEMENT_IMPLIED_ADDRESSES": "true"}
-    password = os.environ.get("INTEROP_PASSWORD", "interop")
-    keystone = {"AUTH_URL": f"http://127.0.0.1:{base}", "USERNAME": "roost", "PASSWORD": password}
-    settings |= {f"ROOST_KEYSTONE_{name}": value for name, value in keystone.items()}
-    serve = [
-        "serve", "placement", "--with-neutron", "--auth=keystone", f"--listen={listen}", f"--data-dir={directory}",
-        f"--log-file={log}", "--log-format=json",
-    ]  # fmt: skip
-    roost = subprocess.Popen([*ROOST, *serve], stdout=subprocess.PIPE, text=True, env={**os.environ, **settings})
-    try:
-        assert roost.stdout is not None
-        assert roost.stdout.readline(), log.read_text()
-        subprocess.run([source / "start.sh"], env=environment, check=True, timeout=START_S)
-        yield environment
-    finally:
-        subprocess.run([source / "stop.sh"], env=environment, check=False, timeout=START_S)
-        roost.terminate()
-        roost.wait(60)
+def _run(source: Path, names: Sequence[str]) -> None:
+    """Run the scenarios by the cloud's Python; one that was cut off leaves no result."""
+    port = int(os.environ.get("INTEROP_PORT_BASE", "17000"))
+    environment = {
+        "INTEROP_SRC": str(source), "INTEROP_PORT_BASE": str(port), "PLACEMENT_URL": f"http://127.0.0.1:{port + 9}",
+        "PLACEMENT_AUTH": "keystone", "NEUTRON_AUTH": "keystone", "NEUTRON_NOTIFY": "messagingv2",
+        "ROOST_ROLES": os.environ.get("ROOST_ROLES", "admin service"), "ROOST_PYTHON": sys.executable,
+        "PYTHONPATH": f"{source}:{ROOT}",
+    }  # fmt: skip
+    shell = '. "$INTEROP_SRC/env.sh"; exec "$VENV/bin/python" -m tests.interop.scenarios "$@"'
+    command = ["bash", "-c", shell, "scenarios", *names]
+    subprocess.run(command, env={**os.environ, **environment}, check=False, timeout=RUN_S)
+
+
+def _judge_steps(results: Path) -> dict[str, bool]:
+    file = results / "lifecycle-roost.json"
+    steps = json.loads(file.read_text())["steps"]
+    promises = {f"step {name}": step["pass"] for name, step in steps.items()}
+    refusal = steps["full: refuse"]
+    promises["steps: refused in time"] = refusal["pass"] and refusal["said"]["said"] < REFUSED_S
+    return promises
 
 
 def _judge_boots(results: Path) -> dict[str, bool]:
