@@ -7,7 +7,7 @@ from pathlib import Path
 import requests  # type: ignore[import-untyped]
 from tests.interop.processes import ADMIN, PASSWORD
 
-ROLES = tuple(os.environ.get("ROOST_ROLES", "admin service").split())
+ROLES = tuple(os.environ.get("INTEROP_ROLES", "admin service").split())
 """What Roost's user has. `service` alone needs the lines of POLICY."""
 POLICY = """\
 "get_segment": "rule:admin_only or role:service"

@@ -1,6 +1,6 @@
 """The processes of a run in the cloud: Roost, its PostgreSQL, and the cloud's own services.
 
-Only the standard library is used, for the cloud's Python runs this; ROOST_PYTHON names the one that has Roost.
+Only the standard library is used, for the cloud's Python runs this; INTEROP_ROOST_PYTHON names the one that has Roost.
 """
 
 import os
@@ -44,7 +44,7 @@ def start_keystone() -> None:
     """Start Keystone and what it needs, and make the services' users and the catalogue's entry of Placement."""
     cloud_shell(
         '"$VENV/bin/python" "$INTEROP_SRC/render.py"; infra_start; "$INTEROP_SRC/serve.sh" keystone; '
-        'wait_port "$KEYSTONE_PORT"; "$INTEROP_SRC/users.sh"'
+        'wait_port "$KEYSTONE_PORT"; ROOST_ROLES=service "$INTEROP_SRC/users.sh"'
     )
 
 
@@ -158,7 +158,7 @@ def roost_running(directory: Path, log: Path) -> Iterator[tuple[Roost, Database]
 
 
 def _python() -> str:
-    return os.environ["ROOST_PYTHON"]
+    return os.environ["INTEROP_ROOST_PYTHON"]
 
 
 def _start_python(*words: str, **settings: str) -> subprocess.Popen[str]:

@@ -1,7 +1,7 @@
 """Holds the promise in a real cloud: an unmodified Nova and Neutron on `roost serve placement --with-neutron`.
 
 INTEROP_DIR names such a cloud, made by the setup.sh of the folder that INTEROP_SRC names, which also has start.sh,
-stop.sh, gap.py and lifecycle.py. Everybody logs in to Keystone, and Neutron has its own default policies; ROOST_ROLES
+stop.sh, gap.py and lifecycle.py. Everybody logs in to Keystone, and Neutron has its own default policies; INTEROP_ROLES
 are the roles of Roost's user. The cloud's own Python runs scenarios.py: gap.py boots, steps.py moves, and others.
 What they wrote is judged. Exit status 0: every promise is kept; 1: not; 2: there is no such cloud.
 """
@@ -61,7 +61,7 @@ def _run(source: Path, names: Sequence[str]) -> None:
     environment = {
         "INTEROP_SRC": str(source), "INTEROP_PORT_BASE": str(port), "PLACEMENT_URL": f"http://127.0.0.1:{port + 9}",
         "PLACEMENT_AUTH": "keystone", "NEUTRON_AUTH": "keystone", "NEUTRON_NOTIFY": "messagingv2",
-        "ROOST_ROLES": os.environ.get("ROOST_ROLES", "admin service"), "ROOST_PYTHON": sys.executable,
+        "INTEROP_ROOST_PYTHON": sys.executable,
         "PYTHONPATH": f"{source}:{ROOT}",
     }  # fmt: skip
     shell = '. "$INTEROP_SRC/env.sh"; exec "$VENV/bin/python" -m tests.interop.scenarios "$@"'
