@@ -50,6 +50,8 @@ VIEW_PORT = """
 SELECT p.host IS NOT NULL AS bound,
     (SELECT array_agg(q.mac_address::text) FROM network.port q WHERE q.network_id = p.network_id AND q.id <> p.id)
         AS macs_taken,
+    EXISTS (SELECT FROM compute.server s WHERE s.id::text = p.device_id AND s.status = 'ERROR' AND s.host IS NULL)
+        AS failed,
     (SELECT array_agg(CASE WHEN s.build_order ->> 'name' = 'late' THEN 'late'
             WHEN m.uuid IS NOT NULL THEN 'delete' ELSE w.stage END)
         FROM compute.work w JOIN compute.server s ON s.id = w.server_id
@@ -232,6 +234,7 @@ class Story:
         if row is None:
             return None
         stages, macs_taken = frozenset(row["stages"] or ()), frozenset(row["macs_taken"] or ())
+        stages |= {"fail"} if row["failed"] else set()  # whoever let it fail may be giving the port back still
         return PortView(bound=row["bound"], stages=stages, macs_taken=macs_taken)
 
     async def ask(
