@@ -124,8 +124,8 @@ def test_what_a_former_agent_had_and_the_host_has_not_is_nobodys_unless_that_age
     ("row", "expected"),
     [
         (guest(), {}),
-        (guest(agent_id=OTHER.id), {"adopted": frozenset([KEY])}),
-        (guest(agent_id=None, reported=None), {"adopted": frozenset([KEY])}),
+        (guest(agent_id=OTHER.id), {"adopted": frozenset([KEY]), "begun": frozenset([KEY])}),
+        (guest(agent_id=None, reported=None), {"adopted": frozenset([KEY]), "begun": frozenset([KEY])}),
         (guest(lost=True), {"found_again": frozenset([KEY])}),
     ],
 )

@@ -253,3 +253,22 @@ async def test_an_unknown_guest_stays_unknown_where_its_server_is_asked_for_anew
     assert attempt > before.attempt
     assert await list_guests(world, NEW, before) == []
     assert (await poll(world, NEW)).orders == ()  # it would be destroyed for the one that is asked for
+
+
+async def test_a_launch_that_the_records_have_forgotten_has_begun_where_its_guest_is_listed(
+    world: World, network: Any
+) -> None:
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (order,) = (await poll(world, NEW)).orders
+    await become_another(world)
+    await service.look(world.compute)
+    present = ListedGuest(server_id=server_id, host=order.host, attempt=order.attempt, state="running")
+    assert await list_guests(world, NEW, present) == []
+    assert await service.look(world.compute) is None
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.guest SET created_at = created_at - interval '1 hour'")
+        await connection.execute("UPDATE compute.work SET run_at = now()")
+    await world.conduct()
+    assert await attempts(world, server_id) == [order.attempt]
+    assert [one.attempt for one in (await poll(world, NEW)).orders] == [order.attempt], "its state is asked for"

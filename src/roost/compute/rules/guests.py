@@ -119,13 +119,14 @@ class GuestList(Struct, frozen=True, kw_only=True):
     """What an agent's list of its guests changes.
 
     adopted: guests that another agent had, or nobody, and this one lists, as they are asked for or as they were before
-    they were asked for anew. lost, found_again: as in ReportOutcome.
+    they were asked for anew. begun: those of them that are as asked for. lost, found_again: as in ReportOutcome.
     disowned: guests that a former agent had and the host has not: they are nobody's. gone: those that were to go.
     superseded: listed guests that must be destroyed: fenced, or made anew, here or elsewhere. unknown: listed guests
     that nobody here asked for, for a person to decide on.
     """
 
     adopted: frozenset[GuestKey] = frozenset()
+    begun: frozenset[GuestKey] = frozenset()
     disowned: frozenset[GuestKey] = frozenset()
     gone: frozenset[GuestKey] = frozenset()
     lost: frozenset[GuestKey] = frozenset()
@@ -162,7 +163,7 @@ def decide_guest_list(
     hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
     recovering: the records went back in time; then no guest is to be destroyed (R44).
     """
-    adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
+    adopted, begun, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey](), set[GuestKey]()
     disowned, gone = set[GuestKey](), set[GuestKey]()
     listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
@@ -178,6 +179,7 @@ def decide_guest_list(
         elif present.attempt == row.attempt:
             if row.agent_id != agent_id:
                 adopted.add(key)
+                begun.add(key)
             if row.lost:
                 found_again.add(key)
     superseded, unknown = [], []
@@ -196,6 +198,7 @@ def decide_guest_list(
             unknown.append(present)  # R26; it stays so where its server is asked for anew
     return GuestList(
         adopted=frozenset(adopted),
+        begun=frozenset(begun),
         disowned=frozenset(disowned),
         gone=frozenset(gone),
         lost=frozenset(lost),

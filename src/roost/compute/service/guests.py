@@ -311,6 +311,7 @@ async def _write_list(
     still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
     changes = compare([guest for guest in locked if guest.host in still_held])
     await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
+    await store.mark_guests(tx, begun=changes.begun, states={}, sequences={}, agent_id=agent.id)
     await store.adopt_guests(tx, changes.disowned, agent_id=None)
     await store.delete_guests(tx, changes.gone)
     attempts_gone = {guest.server_id: guest.attempt for guest in locked if guest.key in changes.gone}
