@@ -13,8 +13,8 @@ from tests.interop.processes import AMQP_URL, SECOND_PORT, Roost, cloud_shell, k
 from tests.interop.world import World
 
 LARGE = ["10.50.1.0/26", "10.50.2.0/26", "10.50.3.0/26"]
-HEARD_S = 3.0
-"""A round begins at most 1 s after a notification; what the cloud itself takes beside six computes is the rest."""
+HEARD_S = 5.0
+"""A round begins at most 1 s after a notification; the rest is what Neutron and six computes take on two busy cores."""
 HOLDER = (
     "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 5931046453580398595 >> 32"
     " AND objid = 5931046453580398595 & 4294967295"

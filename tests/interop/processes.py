@@ -123,7 +123,7 @@ class Roost:
 
     def manage(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `roost-manage` on its database as the cloud's administrator; returns what it said."""
-        code = "from roost.cli.entry import run_roost_manage; run_roost_manage()"
+        code = "from roost.cli.entry import run_manage; run_manage()"
         command = [_python(), "-c", code, *words, f"--database={self._database.url}"]
         variables = {**os.environ, **ADMIN, **environment}
         return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=START_S)

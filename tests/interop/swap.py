@@ -35,6 +35,7 @@ class SwapWorld(World):
         super().__init__(roost, database)
         self.balancer = balancer
         self.networks: list[Any] = []
+        self.is_adopted = False
 
 
 def adopted(world: SwapWorld) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def adopted(world: SwapWorld) -> dict[str, Any]:
             found["last_import"] = _copy(world, "import-placement", "--from", UPSTREAM_URL, "--dry-run")
             world.roost.start()
             world.balancer.send_to(SECOND_PORT)
+            world.is_adopted = True
         time.sleep(4 * EVERY_S)
     found["agreed_after_s"] = world.agree(30)
     found |= _judge(world, outcomes)
@@ -66,7 +68,7 @@ def adopted(world: SwapWorld) -> dict[str, Any]:
 
 def way_back(world: SwapWorld) -> dict[str, Any]:
     """The cloud goes back to upstream Placement, boots going on: servers live, and upstream holds what Roost did."""
-    if not world.networks:
+    if not world.is_adopted:
         adopted(world)
     cloud, found = world.cloud, dict[str, Any]()
     servers = {server["id"]: server["status"] for server in cloud.servers()}
