@@ -1,4 +1,7 @@
-"""The load balancer in front of Placement: where clients come to, and where they are sent on to, or away."""
+"""The load balancer in front of Placement, which can hold requests back while nobody may write.
+
+HAProxy does so where its frontend's `maxconn` is set to 0 for a while. Clients see a Placement that answers late.
+"""
 
 import asyncio
 import threading
@@ -6,22 +9,33 @@ from contextlib import suppress
 
 
 class Balancer:
-    """Carries bytes between 127.0.0.1:`port` and the port of `target`; None: clients are sent away (maintenance)."""
+    """Carries requests from 127.0.0.1:`port` to the port `target`; clients keep their connections when it changes."""
 
-    def __init__(self, port: int, target: int | None) -> None:
+    def __init__(self, port: int, target: int) -> None:
         self._port, self._target = port, target
         self._loop = asyncio.new_event_loop()
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self._unanswered: set[asyncio.StreamWriter] = set()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 
-    def send_to(self, target: int | None) -> None:
-        """Send every client there from now on; connections that are open end."""
+    def hold(self) -> None:
+        """Hold back every request that begins from now on; returns when all others are answered."""
+
+        async def hold() -> None:
+            self._open.clear()
+            while self._unanswered:
+                await asyncio.sleep(0.05)
+
+        asyncio.run_coroutine_threadsafe(hold(), self._loop).result(120)
+
+    def send_to(self, target: int) -> None:
+        """Send what is held back, and all that comes, there."""
 
         async def send() -> None:
             self._target = target
-            for task in self._carrying:
-                task.cancel()
+            self._open.set()
 
         asyncio.run_coroutine_threadsafe(send(), self._loop).result(10)
 
@@ -29,32 +43,34 @@ class Balancer:
         await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._carrying.add(task)
-        writers = [writer]
-        try:
-            if self._target is None:
-                writer.write(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        there: asyncio.StreamWriter | None = None
+        answering: asyncio.Task[None] | None = None
+        to = 0
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if writer not in self._unanswered:
+                    await self._open.wait()
+                    self._unanswered.add(writer)
+                if there is None or (there.is_closing() or to != self._target):
+                    if answering is not None and there is not None:
+                        answering.cancel()
+                        there.close()
+                    to = self._target
+                    answers, there = await asyncio.open_connection("127.0.0.1", to)
+                    answering = asyncio.create_task(self._answer(answers, writer))
+                there.write(data)
+                await there.drain()
+        self._unanswered.discard(writer)
+        if answering is not None:
+            answering.cancel()
+        for end in (there, writer):
+            if end is not None:
+                end.close()
+
+    async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await answers.read(1 << 16):
+                self._unanswered.discard(writer)
+                writer.write(data)
                 await writer.drain()
-                return
-            there, to = await asyncio.open_connection("127.0.0.1", self._target)
-            writers.append(to)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_carry(reader, to))
-                tasks.create_task(_carry(there, writer))
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._carrying.discard(task)
-            for end in writers:
-                with suppress(OSError):
-                    end.close()
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+        writer.close()
