@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gap  # type: ignore[import-not-found]
@@ -85,12 +85,8 @@ def poller_killed(world: World) -> dict[str, Any]:
         with _repeated(lambda: ages.append(second.metric("roost_neutron_round_age_seconds") or 0.0), every_s=1):
             with ThreadPoolExecutor(1) as pool:
                 boots = pool.submit(gap.boot_many, cloud, "killed", 12, 2, network=network)
-                for server in (world.roost, second, world.roost):
-                    kill(server.worker())
-                    for _ in until("another process polls", 15):
-                        if (holder := world.database.ask(HOLDER)) and holder != holders[-1]:
-                            break
-                    holders.append(holder)
+                for _ in range(3):
+                    holders.append(_kill_poller(world, (world.roost, second)))
                     time.sleep(5)
                 outcomes, _ = boots.result()
     finally:
@@ -100,6 +96,18 @@ def poller_killed(world: World) -> dict[str, Any]:
     assert found["oldest_round_s"] < 15, found
     assert found["active"] == 12, found
     return found
+
+
+def _kill_poller(world: World, servers: Sequence[Roost]) -> str:
+    """Kill workers one after another until another session polls; returns that one."""
+    before = world.database.ask(HOLDER)
+    for server in servers:
+        kill(server.worker())
+        with suppress(AssertionError):
+            for _ in until("another process polls", 8):
+                if (holder := world.database.ask(HOLDER)) and holder != before:
+                    return holder
+    raise AssertionError(f"session {before} polls still")
 
 
 def neutron_away(world: World) -> dict[str, Any]:
