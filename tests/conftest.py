@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 import structlog
 import uvloop
+from hypothesis import HealthCheck, settings
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 
@@ -21,6 +22,10 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("roost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("roost")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile Roost again
 

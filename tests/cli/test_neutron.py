@@ -178,7 +178,8 @@ async def test_adopt_has_a_status_for_each_outcome(
     monkeypatch.setenv("COLUMNS", "500")
     assert (await manage("adopt", "--database", dsn)) == (
         127, "roost-manage: [neutron] url is needed, in the file of --config or as ROOST_NEUTRON_URL: "
-        "expected an address: http://neutron.example:9696\n",
+        "expected an address: http://neutron.example:9696; or, without a token, auth_url in [keystone], whose "
+        "catalogue says it\n",
     )  # fmt: skip
     ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(1, 1)
     await sync_standard_names(ledger)

@@ -225,7 +225,7 @@ async def test_without_an_address_the_catalogue_of_keystone_says_it(neutron: Fak
     with pytest.raises(NeutronUnavailable, match="catalogue has no endpoint internal in one of the type network"):
         await client.list_segments()
     elsewhere = HttpNeutron(NeutronSettings(url=neutron.url, region="two"), Keystone(own))
-    assert len(await elsewhere.list_segments()) == len(SEGMENTS), "an address wins over the catalogue"
+    assert {segment.id for segment in await elsewhere.list_segments()} >= {*SEGMENTS}, "an address wins"
     await elsewhere.close()
     await client.close()
     endpoints = [
@@ -237,7 +237,7 @@ async def test_without_an_address_the_catalogue_of_keystone_says_it(neutron: Fak
     ]  # fmt: skip
     fake.catalog = [{"type": "network", "name": "neutron", "id": "n", "endpoints": endpoints}]
     client = HttpNeutron(NeutronSettings(region="one"), Keystone(own))
-    assert len(await client.list_segments()) == len(SEGMENTS)
+    assert {segment.id for segment in await client.list_segments()} >= {*SEGMENTS}
     await client.close()
     await fake.stop()
 

@@ -89,7 +89,7 @@ async def test_a_storm_beside_a_neutron_over_admits_nothing_and_agrees_one_round
                     raise
                 statuses = storm.nova.api.statuses
                 assert storm.times_full > 0, "no segment was ever full"
-                assert {204, 503, CUT} <= statuses.keys(), statuses
+                assert {204, CUT} <= statuses.keys(), statuses  # a database that is away is waited for
                 assert "Traceback" not in made.logs()
 
 

@@ -119,3 +119,20 @@ def test_inventory_is_by_family_and_capped_and_leaves_out_what_is_no_capacity() 
 )
 def test_ports_claim_what_counts_but_on_flat_networks(subnet: Subnet, claimed: bool) -> None:
     assert inventory.claimed_by_ports(subnet) is claimed
+
+
+@pytest.mark.parametrize(
+    ("service_types", "expected"),
+    [
+        ((), True),
+        (("compute:nova",), True),
+        (("compute:nova", "network:dhcp"), True),
+        (("compute:east",), False),
+        (("compute:",), False),
+        (("network:floatingip",), False),
+    ],
+)
+def test_a_subnet_is_for_servers_whose_owner_its_service_types_name_whole(
+    service_types: tuple[str, ...], expected: bool
+) -> None:
+    assert uses.is_for_servers(a_subnet(service_types=service_types)) is expected

@@ -13,6 +13,7 @@ from roost.placement.rules.exports import (
     leave_out_unknown,
     plan_export,
     without_generations,
+    without_port_claims,
 )
 from roost.placement.rules.imports import list_differences
 from roost.seams.placement import ConsumerState, Inventory
@@ -166,6 +167,18 @@ def test_a_strict_placement_takes_every_step_and_holds_the_same_afterwards(
 @given(states())
 def test_nothing_is_planned_where_nothing_differs(state: LedgerState) -> None:
     assert not any(msgspec.structs.astuple(plan_export(state, state, delete=True)))
+
+
+def test_claims_of_ports_are_left_out_and_nothing_else() -> None:
+    types = ("PORT", "INSTANCE", None)
+    consumers = {
+        f"{number}": ConsumerState(
+            consumer_uuid=f"{number}", generation=1, consumer_type=kind, project_id="p", user_id="u", allocations={}
+        )
+        for number, kind in enumerate(types)
+    }
+    state = LedgerState(providers={}, consumers=consumers)
+    assert list(without_port_claims(state).consumers) == ["1", "2"]
 
 
 def a_host(**fields: object) -> ImportedProvider:

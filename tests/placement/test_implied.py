@@ -25,7 +25,14 @@ from roost.placement.rules.implied import (
 )
 from roost.placement.search.candidates import amounts_of, gather
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import add_addresses, find_nics, find_only_segments, imply, share_hosts
+from roost.placement.search.implied import (
+    add_addresses,
+    find_nics,
+    find_only_segments,
+    imply,
+    names_uncounted,
+    share_hosts,
+)
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
 from roost.placement.service.claims import ensure_providers
@@ -511,3 +518,18 @@ async def test_without_the_option_nothing_is_implied(database: Database) -> None
     await publish(ledger, only)
     assert len(await nova.boot(3, clause(only))) == 3
     assert await nova.used(only) == 0
+
+
+@pytest.mark.parametrize(
+    ("clauses", "waits"),
+    [(("a",), True), (("b",), False), (("a", "b"), False), (("none",), False)],
+    ids=["not counted", "counted", "one of two is counted", "no segment"],
+)
+def test_a_search_waits_for_networks_of_which_no_segment_was_counted(clauses: tuple[str, ...], waits: bool) -> None:
+    index = index_of(
+        host(1, "a"), host(2, "b"), a_segment_row(11, "a", free=1), a_segment_row(12, "b", free=1, network="N")
+    )
+    query = CandidateQuery(
+        groups=(RequestGroup(suffix="", resources={VCPU: 1}, member_of=(frozenset(clauses),)),), limit=0
+    )
+    assert names_uncounted(index, query) is waits

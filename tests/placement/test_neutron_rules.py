@@ -23,6 +23,7 @@ from roost.placement.rules.neutron import (
     limit_by_truth,
     list_abandoned,
     list_needs,
+    list_server_owners,
     sum_addresses,
     sum_needs,
 )
@@ -225,3 +226,19 @@ def test_addresses_are_summed_up_whoever_has_them() -> None:
         ),
         1,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("owners_seen", "zones", "expected"),
+    [
+        pytest.param([], {}, {"compute:nova"}, id="the default zone"),
+        pytest.param([], {"a": "east"}, {"compute:east"}, id="a zone that the configuration says"),
+        pytest.param(["compute:west"], {}, {"compute:nova", "compute:west"}, id="one that a port shows"),
+        pytest.param(["network:dhcp", ""], {}, {"compute:nova"}, id="ports of others show none"),
+    ],
+)
+def test_the_owners_of_servers_are_by_the_zones_of_a_segments_hosts(
+    owners_seen: list[str], zones: dict[str, str], expected: set[str]
+) -> None:
+    ports = [a_port(f"10.0.0.{number}", owner) for number, owner in enumerate(owners_seen, 2)]
+    assert list_server_owners([a_subnet()], ports, zones) == {"a": expected}

@@ -9,15 +9,19 @@ from tests.fake_neutron import ADMIN, BOTH, FakeNeutron
 from tests.placement.neutron_cloud import Cloud
 from tests.placement.providers import a_uuid
 from tests.placement.test_neutron_rules import a_port, a_subnet, need
+from tests.placement.worlds import provider
 
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.rules.neutron import Change, NeutronState, PortChange, SegmentChange, Surplus
 from roost.placement.rules.neutron_sight import (
     Shortage,
     Sight,
+    describe,
     find_shortages,
     find_whole_segments,
+    gives_back,
     limit_to_believed,
+    list_networks_by_segment,
     pair_claims,
 )
 from roost.placement.service.audit import AUDIT
@@ -89,6 +93,7 @@ SIX = Inventory(6, 2)
 def test_elsewhere_nothing_is_given_back(change: Change, believed: Change | None) -> None:
     assert limit_to_believed(change, set()) == limit_to_believed(change, {"b"}) == believed
     assert limit_to_believed(change, {"a"}) == change
+    assert gives_back(change) == (believed != change)
 
 
 def a_surplus(consumer: str, amount: int = 1, segment: str = "a") -> Surplus:
@@ -344,6 +349,21 @@ async def test_what_a_round_saw_is_kept(make: Make) -> None:
         subnets_elsewhere=1,
         networks_uncounted={network: f"Neutron has not published its segment {unpublished}"},
     )  # fmt: skip
+
+
+def test_a_segment_is_of_the_network_that_neutron_says_else_of_the_one_that_the_ledger_knows() -> None:
+    state = NeutronState([NeutronSegment("a", "N"), NeutronSegment("b", "M")], [], [])
+    known = {name: provider(1, network_id="old") for name in ("b", "gone")} | {"new": provider(2)}
+    assert list_networks_by_segment(state, known) == {"a": "N", "b": "M", "gone": "old"}
+
+
+def test_what_a_round_saw_is_described() -> None:
+    subnets = [a_subnet("n", "a", network_id="N"), a_subnet("m", "b", network_id="M")]
+    state = NeutronState([NeutronSegment("a", "N"), NeutronSegment("b", "M")], subnets, [])
+    saw = describe(state, user="u", may_count=False, unpublished=["b"], unbelieved=["a"])
+    assert (saw.user, saw.may_count, saw.segments, saw.subnets_on_segments) == ("u", False, 2, 2)
+    assert (saw.segments_unpublished, saw.segments_unbelieved) == (("b",), ("a",))
+    assert saw.networks_uncounted == {"M": "Neutron has not published its segment b"}
 
 
 def test_a_port_of_no_address_hides_nothing() -> None:

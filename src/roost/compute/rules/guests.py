@@ -163,8 +163,7 @@ def decide_guest_list(
     hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
     recovering: the records went back in time; then no guest is to be destroyed (R44).
     """
-    adopted, begun, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey](), set[GuestKey]()
-    disowned, gone = set[GuestKey](), set[GuestKey]()
+    adopted, begun, lost, found_again, disowned, gone = (set[GuestKey]() for _ in range(6))
     listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     for key, row in rows_by_key.items():
@@ -178,7 +177,6 @@ def decide_guest_list(
                 lost.add(key)
         elif present.attempt == row.attempt:
             if row.agent_id != agent_id:
-                adopted.add(key)
                 begun.add(key)
             if row.lost:
                 found_again.add(key)
@@ -197,7 +195,7 @@ def decide_guest_list(
         else:
             unknown.append(present)  # R26; it stays so where its server is asked for anew
     return GuestList(
-        adopted=frozenset(adopted),
+        adopted=frozenset(adopted | begun),
         begun=frozenset(begun),
         disowned=frozenset(disowned),
         gone=frozenset(gone),
