@@ -35,7 +35,7 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
 
