@@ -26,6 +26,7 @@ BACK = ("--to", UPSTREAM_URL, "--without-port-claims")
 NETWORKS = (["10.60.1.0/26", "10.60.2.0/26", "10.60.3.0/26"], ["10.61.1.0/26", "10.61.2.0/26", "10.61.3.0/26"])
 SERVERS = int(os.environ.get("INTEROP_SERVERS", "50"))
 TWO_NICS, HOT_PLUGGED, SHELVED = SERVERS // 5, SERVERS // 6, SERVERS // 10
+ROUND_S = 60.0
 EVERY_S = 3.0
 """Between two boots while the cloud is adopted."""
 
@@ -57,6 +58,7 @@ def adopted(world: SwapWorld) -> dict[str, Any]:
             _copy(world, "import-placement", "--from", UPSTREAM_URL, "--delete")
             found["last_import"] = _copy(world, "import-placement", "--from", UPSTREAM_URL, "--dry-run")
             world.roost.start()
+            _wait_for_round(world)
             world.balancer.send_to(SECOND_PORT)
             world.is_adopted = True
         time.sleep(4 * EVERY_S)
@@ -162,6 +164,14 @@ def _standing_still(world: SwapWorld, found: dict[str, Any]) -> Iterator[None]:
     world.balancer.hold()
     yield
     found["stood_still_s"] = round(time.monotonic() - began_s, 1)
+
+
+def _wait_for_round(world: SwapWorld) -> None:
+    """Return once a round has counted the networks; nothing is admitted onto them before."""
+    until_s = time.monotonic() + ROUND_S
+    while world.roost.metric("roost_neutron_round_age_seconds") is None:
+        assert time.monotonic() < until_s, "no round has ended"
+        time.sleep(0.2)
 
 
 def _copy(world: SwapWorld, *words: str) -> str:

@@ -92,10 +92,6 @@ def _check_guests(story: Story, ports: Iterable[PortSeen], unknown: Collection[t
     guests_up = story.hosts.list_up()
     problems = list_world_problems([guest for guest in guests_up if guest[:2] not in unknown], addresses)
     for guest in guests_up:
-        if (
-            guest[:2] not in unknown or guest.server_id in story.deleted
-        ):  # held a round after its server's ports go: 0062
-            continue
-        if lost := set(guest.addresses) - addresses.get(guest.server_id, set()):
+        if guest[:2] in unknown and (lost := set(guest.addresses) - addresses.get(guest.server_id, set())):
             problems.append(f"unknown guest {guest.server_id} on {guest.host} has {sorted(lost)}, which is not held")
     assert not problems, "; ".join(problems)
