@@ -136,3 +136,46 @@ async def test_a_guest_of_a_server_that_is_known_elsewhere_keeps_its_servers_add
     assert await world.compute.network.list_holding_hosts() == set()
     await hold_round(world.compute)
     assert await addresses_of(world, [server_id]) == [address]
+
+
+async def test_a_delete_orders_unknown_guests_away_and_waits_for_them(world: World) -> None:
+    await world.hosts("h2", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server_id,) = await world.boot(network.id)
+    await world.run()
+    (address,) = await addresses_of(world, [server_id])
+    other = "h2" if (server_id, "h1") in world.guests else "h1"
+    (guest,) = guests_with(network, [address], host=other)
+    await send(world, [replace(guest, server_id=server_id, attempt=5)])
+    await world.delete(server_id)
+    await world.conduct()
+    assert {(order.host, order.desired) for order in await world.orders()} == {("h1", "absent"), ("h2", "absent")}
+    await world.serve_hosts(silent=[other])
+    await world.expire_leases()
+    await world.conduct()
+    assert await addresses_of(world, [server_id]) == [address], "its guest may still run there"
+    await world.serve_hosts()
+    await send(world, [])
+    await world.expire_leases()
+    await world.conduct()
+    assert await addresses_of(world, [server_id]) == []
+    await world.settled()
+
+
+async def test_a_build_that_fails_gives_nothing_back_while_a_host_has_an_unknown_guest_of_it(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (address,) = await addresses_of(world, [server_id])
+    (guest,) = guests_with(network, [address])
+    await send(world, [replace(guest, server_id=server_id, attempt=5)])
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.work SET stage = 'fail', run_at = now()")
+    await world.conduct()
+    assert await addresses_of(world, [server_id]) == [address]
+    assert (await world.statuses())[server_id] == "ERROR"
+    await send(world, [])
+    await world.expire_leases()
+    await world.conduct()
+    assert await addresses_of(world, [server_id]) == []
+    await world.settled()

@@ -82,7 +82,8 @@ async def fail(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 async def delete(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Delete servers once no host can have a guest of theirs; until then they wait, claims and addresses with them."""
     conductor = lease.conductor
-    remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds], owner=lease.owner)
+    server_ids = [build.work.server_id for build in builds]
+    remaining = await withdraw_guests(conductor.compute, server_ids, owner=lease.owner, unknown_too=True)
     clean = [build for build in builds if build.work.server_id not in remaining]
     await _release(lease, [build for build in clean if build.work.active], "delete", restore=False)
     await _release(lease, [build for build in clean if not build.work.active], "delete", restore=True)

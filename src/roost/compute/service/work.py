@@ -11,6 +11,7 @@ from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import watch_states
 from roost.compute.store import moves, servers
 from roost.compute.store import work as store
+from roost.compute.store.unknown_guests import destroy_unknown_guests_of
 
 LEASE_ROWS_MAX = 256
 
@@ -77,8 +78,12 @@ def _as_marked(change: StageChange, marks: Marks) -> StageChange:
     return change
 
 
-async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
+async def withdraw_guests(
+    compute: Compute, server_ids: Sequence[str], *, owner: str, unknown_too: bool = False
+) -> set[str]:
     """Withdraw orders for guests; return the servers of which some host may still have a guest.
+
+    unknown_too: hosts destroy guests that the records do not know, for the servers are deleted.
 
     Nothing is withdrawn of servers that `owner` does not have any more, since their launch may just have ended, or
     another conductor's may be under way; they are among those returned. A server that is being deleted and whose host
@@ -87,6 +92,8 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
     async with compute.database.transaction() as tx:
         marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
         remaining = await store.withdraw_guests(tx, list(marks_by_server))
+        if remaining and unknown_too:
+            await destroy_unknown_guests_of(tx, list(remaining))
         if remaining:
             await servers.mark_gone(tx, list(remaining))
     if remaining:

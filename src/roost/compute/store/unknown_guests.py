@@ -100,3 +100,29 @@ async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> st
     """Order the host to destroy a guest that nobody asked for; return what is desired then, None without one."""
     desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
     return desired
+
+
+LIST_SERVERS_WITH_UNKNOWN = f"""
+-- compute.list_servers_with_unknown_guests
+SELECT DISTINCT unknown.server_id {UNKNOWN_ELSEWHERE} AND unknown.server_id = ANY($1::uuid[])
+"""
+
+
+async def list_servers_with_unknown_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Return the servers of which a host has a guest that the records do not know, unless it is forced down."""
+    return {row[0] for row in await tx.fetch(LIST_SERVERS_WITH_UNKNOWN, server_ids)}
+
+
+DESTROY_UNKNOWN_OF = """
+-- compute.destroy_unknown_guests_of
+INSERT INTO compute.guest AS g (server_id, host, attempt, desired, begun_at)
+SELECT server_id, host, attempt, 'absent', now() FROM (
+    SELECT * FROM compute.unknown_guest WHERE server_id = ANY($1::uuid[]) ORDER BY host, server_id FOR UPDATE) u
+ON CONFLICT (server_id, host) DO UPDATE SET attempt = excluded.attempt, agent_id = NULL, reported = NULL
+WHERE g.attempt <> excluded.attempt
+"""
+
+
+async def destroy_unknown_guests_of(tx: Connection, server_ids: Sequence[str]) -> None:
+    """Order hosts to destroy what they have of servers that are deleted, though the records do not know it."""
+    await tx.execute(DESTROY_UNKNOWN_OF, server_ids)

@@ -10,7 +10,7 @@ from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange
 from roost.compute.store.history import keep_servers
 from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
-from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
+from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE, list_servers_with_unknown_guests
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
 
@@ -215,10 +215,14 @@ RETURNING g.server_id, g.fenced_by
 
 
 async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest."""
+    """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest.
+
+    A guest that the records do not know is one.
+    """
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
-    return {row["server_id"] for row in rows if row["fenced_by"] is None}
+    remaining = {row["server_id"] for row in rows if row["fenced_by"] is None}
+    return remaining | await list_servers_with_unknown_guests(tx, server_ids)
 
 
 # Of the present attempt alone: a server that moves has a guest on its source.
