@@ -18,7 +18,7 @@ from tests.simulation.mutations import MUTATIONS
 from tests.simulation.seeds import SeedFailed, open_stage, run_seed
 from tests.simulation.story import Story
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "250"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "120"))
 CHAPTERS = 6
 """The seeds are shared out among so many tests, which different workers run."""
 FOUND_SOMETHING = (31, 239, 391, 437)
