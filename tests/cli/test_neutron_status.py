@@ -91,6 +91,12 @@ def test_each_check_says_what_is_in_the_way(status: NeutronStatus, name: str, re
     assert others <= ({READY} if not status.fault else {READY, WARNING})
 
 
+def test_a_round_is_late_by_how_far_apart_rounds_are() -> None:
+    status = changed(round_age_s=500.0)
+    results = {check.name: check.result for check in list_checks(status, implied_addresses=True, late_s=600.0)}
+    assert results["rounds"] == READY
+
+
 def test_servers_that_claim_no_addresses_are_a_failure() -> None:
     assert [check.name for check in list_checks(WELL, implied_addresses=False) if check.result == FAILURE] == [
         "claims of servers"

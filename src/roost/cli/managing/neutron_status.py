@@ -19,7 +19,7 @@ from roost.platform.env import Env
 POOL_SIZE = 4
 SHOWN_MAX = 5
 ROUND_LATE_S = 60.0
-"""An older round is no round for boots: a poller does one each poll_s, 5 s unless it is said otherwise."""
+"""An older round is late, unless rounds are that far apart: then it is one that is older than two of them."""
 
 
 async def neutron_status(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
@@ -39,12 +39,13 @@ async def neutron_status(target: LedgerTarget, console: Console, *, config: Conf
             status = await look_at_neutron(ledger, neutron)
     finally:
         await neutron.close()
-    checks = list_checks(status, implied_addresses=settings.placement.implied_addresses)
+    late_s = max(ROUND_LATE_S, 2 * settings.neutron.poll_s)
+    checks = list_checks(status, implied_addresses=settings.placement.implied_addresses, late_s=late_s)
     return print_checks(console, checks, as_json=as_json)
 
 
-def list_checks(status: NeutronStatus, *, implied_addresses: bool) -> list[CheckResult]:
-    """Return the checks, in the order in which a boot depends on them."""
+def list_checks(status: NeutronStatus, *, implied_addresses: bool, late_s: float = ROUND_LATE_S) -> list[CheckResult]:
+    """Return the checks, in the order in which a boot depends on them. late_s: how old the last round may be."""
     return [
         _rights(status),
         _own_count(status),
@@ -53,7 +54,7 @@ def list_checks(status: NeutronStatus, *, implied_addresses: bool) -> list[Check
         _networks(status),
         _hosts(status),
         _one_segment(status),
-        _rounds(status),
+        _rounds(status, late_s),
         _differences(status),
         _claims(implied_addresses),
         _searches(status),
@@ -132,12 +133,12 @@ def _one_segment(status: NeutronStatus) -> CheckResult:
     return _check("one segment a host", READY, "No host is on two segments of one network.")
 
 
-def _rounds(status: NeutronStatus) -> CheckResult:
+def _rounds(status: NeutronStatus, late_s: float) -> CheckResult:
     rounds, age_s = status.rounds, status.round_age_s
     if age_s is None:
         return _check("rounds", FAILURE, "No round has counted anything yet: is a roost serve --with-neutron running?")
     last = f"The last round ended {age_s:.0f} s ago."
-    if age_s > ROUND_LATE_S:
+    if age_s > late_s:
         return _check("rounds", FAILURE, last, "No poller runs, or none gets an answer.")
     if note := rounds.note():
         return _check("rounds", WARNING, last, f"Not all of it was believed: {note}.")

@@ -78,7 +78,8 @@ async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     Raises ResourceClassNotFound, TraitNotFound.
     """
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
-    ledger.searches_seen.add(bool(find_nics(index, query)))
+    if ledger.counted_only:  # it is what status neutron tells
+        ledger.searches_seen.add(bool(find_nics(index, query)))
     if ledger.settings.implied_addresses and ledger.counted_only:
         given_up_s = time.monotonic() + COUNTED_WITHIN_S
         while names_uncounted(index, query) and time.monotonic() < given_up_s:
