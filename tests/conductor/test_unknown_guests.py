@@ -124,7 +124,8 @@ async def test_a_build_that_was_promised_the_last_address_is_retried_where_one_i
     await assert_books_agree(world.database)
 
 
-async def test_a_guest_of_a_server_that_is_known_elsewhere_keeps_its_servers_address(world: World) -> None:
+async def known_elsewhere(world: World) -> tuple[str, str, str]:
+    """A server that runs, its address, and another host that lists a guest of it with that address."""
     await world.hosts("h2", reach=["rack1"])
     network = await world.routed(rack1="10.1.0.0/28")
     (server_id,) = await world.boot(network.id)
@@ -133,20 +134,18 @@ async def test_a_guest_of_a_server_that_is_known_elsewhere_keeps_its_servers_add
     other = "h2" if (server_id, "h1") in world.guests else "h1"
     (guest,) = guests_with(network, [address], host=other)
     await send(world, [replace(guest, server_id=server_id, attempt=5)])
+    return server_id, address, other
+
+
+async def test_a_guest_of_a_server_that_is_known_elsewhere_keeps_its_servers_address(world: World) -> None:
+    server_id, address, _ = await known_elsewhere(world)
     assert await world.compute.network.list_holding_hosts() == set()
     await hold_round(world.compute)
     assert await addresses_of(world, [server_id]) == [address]
 
 
 async def test_a_delete_orders_unknown_guests_away_and_waits_for_them(world: World) -> None:
-    await world.hosts("h2", reach=["rack1"])
-    network = await world.routed(rack1="10.1.0.0/28")
-    (server_id,) = await world.boot(network.id)
-    await world.run()
-    (address,) = await addresses_of(world, [server_id])
-    other = "h2" if (server_id, "h1") in world.guests else "h1"
-    (guest,) = guests_with(network, [address], host=other)
-    await send(world, [replace(guest, server_id=server_id, attempt=5)])
+    server_id, address, other = await known_elsewhere(world)
     await world.delete(server_id)
     await world.conduct()
     assert {(order.host, order.desired) for order in await world.orders()} == {("h1", "absent"), ("h2", "absent")}
