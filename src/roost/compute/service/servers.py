@@ -21,6 +21,7 @@ from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.actions import locked_sentence
 from roost.compute.rules.aggregates import list_zones
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
+from roost.compute.rules.patterns import Search, read_search
 from roost.compute.rules.permissions import find_refusal, sees_network
 from roost.compute.rules.servers import (
     SERVERS_MAX,
@@ -40,9 +41,13 @@ from roost.compute.store import flavors as flavors_store
 from roost.compute.store import hosts as hosts_store
 from roost.compute.store import servers as store
 from roost.platform.database import Connection
+from roost.platform.errors import RequestTimeout
 from roost.seams.compute import ForcedHost, RequestSpec
 
 SERVERS_PAGE_MAX = 1000
+LIST_S = 10.0
+PATTERN_S = 2.0
+"""So long the database looks for a page of servers; shorter by a pattern, for which it may look at all of them."""
 DELETE_ROUNDS_MAX = 8
 
 
@@ -248,8 +253,10 @@ async def list_servers(
 ) -> list[Server]:
     """Return a page of servers, the youngest first unless not descending, behind the server `marker`.
 
-    Raises FilterInvalid for an unknown marker, and a name, ip or ip6 that is no regular expression.
+    Raises FilterInvalid for an unknown marker, and for a name, ip or ip6 that is no regular expression, has a back
+    reference or takes too long; RequestTimeout.
     """
+    search = read_search(replace(only, default_zone=compute.settings.default_availability_zone))
     try:
         async with compute.database.transaction() as tx:
             after = None
@@ -257,13 +264,30 @@ async def list_servers(
                 after = await store.find_sequence(tx, marker, project_id=only.project_id)
                 if after is None:
                     raise FilterInvalid(f"marker [{marker}] not found")
-            limit = min(limit, SERVERS_PAGE_MAX)
-            only = replace(only, default_zone=compute.settings.default_availability_zone)
-            return await store.list_servers(tx, only, after_sequence=after, limit=limit, descending=descending)
+            return await _list_in_time(tx, search, after, limit=min(limit, SERVERS_PAGE_MAX), descending=descending)
     except asyncpg.InvalidRegularExpressionError as error:
-        patterns = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
-        named = ", ".join(f"{name}={pattern}" for name, pattern in patterns.items() if pattern is not None)
-        raise FilterInvalid(f"{named}: {error}") from error
+        raise FilterInvalid(f"{search.texts}: {error}") from error
+
+
+async def _list_in_time(
+    tx: Connection, search: Search, after: int | None, *, limit: int, descending: bool
+) -> list[Server]:
+    timeout_s = PATTERN_S if search.by_patterns else LIST_S
+    try:
+        return await store.list_servers(
+            tx,
+            search.only,
+            by_patterns=search.by_patterns,
+            after_sequence=after,
+            limit=limit,
+            descending=descending,
+            timeout_s=timeout_s,
+        )
+    except TimeoutError as error:
+        if search.by_patterns:
+            text = f"{search.texts}: no answer within {timeout_s:g} s: expected a plainer pattern, or plain text"
+            raise FilterInvalid(text) from error
+        raise RequestTimeout(f"the servers were not read within {timeout_s:g} s: the database is slow") from error
 
 
 async def delete_server(

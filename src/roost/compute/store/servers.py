@@ -158,37 +158,46 @@ async def find_server(tx: Connection, server_id: str) -> Server | None:
 
 HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) AS port,
     jsonb_array_elements_text(port -> 'addresses') AS address
-    WHERE family(address::inet) = {family} AND address ~ {pattern})"""
+    WHERE family(address::inet) = {family} AND address {matches} {pattern})"""
 
 # The parameters are a ServerFilter's fields, in their order.
 CONDITIONS = f"""server.deleted_at IS NULL
     AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.user_id = $2)
-    AND ($3::text IS NULL OR server.name ~ $3) AND ($4::text[] IS NULL OR ({STATUS}) = ANY($4))
+    AND ($3::text IS NULL OR server.name {{matches}} $3) AND ($4::text[] IS NULL OR ({STATUS}) = ANY($4))
     AND ($5::text IS NULL OR server.task_state = $5) AND ($6::text IS NULL OR server.host = $6)
     AND ($7::text IS NULL OR server.flavor ->> 'id' = $7) AND ($8::text IS NULL OR server.image_ref = $8)
-    AND ($9::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$9")})
-    AND ($10::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$10")})
+    AND ($9::text IS NULL OR {HAS_ADDRESS.format(family=4, matches="{matches}", pattern="$9")})
+    AND ($10::text IS NULL OR {HAS_ADDRESS.format(family=6, matches="{matches}", pattern="$10")})
     AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)
     AND ($13::text IS NULL OR ({VM_STATE}) = $13) AND ($14::boolean IS NULL OR server.locked = $14)
     AND ($15::text[] IS NULL OR server.tags @> $15) AND ($16::text[] IS NULL OR server.tags && $16)
     AND ($17::text[] IS NULL OR NOT server.tags @> $17) AND ($18::text[] IS NULL OR NOT server.tags && $18)
     AND ($19::text IS NULL OR server.host IS NOT NULL AND coalesce({ZONE}, $20::text) = $19)"""
 
-LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($21::bigint IS NULL OR server.sequence < $21)
-ORDER BY server.sequence DESC LIMIT $22"""
-
-LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($21::bigint IS NULL OR server.sequence > $21)
-ORDER BY server.sequence LIMIT $22"""
+LIST_SERVERS = f"""-- compute.list_servers
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($21::bigint IS NULL OR server.sequence {{beyond}} $21)
+ORDER BY server.sequence {{order}} LIMIT $22"""
 
 
 async def list_servers(
-    tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
+    tx: Connection,
+    only: ServerFilter,
+    *,
+    by_patterns: bool,
+    after_sequence: int | None,
+    limit: int,
+    descending: bool,
+    timeout_s: float,
 ) -> list[Server]:
-    """Return a page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
-    statement = LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING
-    return [_server(row) for row in await tx.fetch(statement, *astuple(only), after_sequence, limit)]
+    """Return a page in the order of creation.
+
+    by_patterns: name, ip and ip6 are regular expressions; else they are as LIKE has them. Raises TimeoutError,
+    asyncpg's InvalidRegularExpressionError.
+    """
+    beyond, order = ("<", "DESC") if descending else (">", "ASC")
+    statement = LIST_SERVERS.format(matches="~" if by_patterns else "LIKE", beyond=beyond, order=order)
+    rows = await tx.fetch(statement, *astuple(only), after_sequence, limit, timeout=timeout_s)
+    return [_server(row) for row in rows]
 
 
 FIND_SEQUENCE = """-- compute.find_sequence

@@ -1,0 +1,80 @@
+"""Texts and patterns in the filters of a list, and what happens where they take too long."""
+
+import asyncpg
+import pytest
+from tests.compute.test_servers import boot
+
+from roost.compute.errors import FilterInvalid
+from roost.compute.model.server import ServerFilter
+from roost.compute.rules.patterns import read_search
+from roost.compute.service import Compute
+from roost.compute.service import servers as service
+from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.platform.errors import RequestTimeout
+
+
+@pytest.fixture
+async def cloud(compute: Compute) -> Compute:
+    """One flavor."""
+    await create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=1024, disk_gb=10, id="1"))
+    return compute
+
+
+@pytest.mark.parametrize(
+    ("only", "by_patterns", "looked_for"),
+    [
+        (ServerFilter(), False, ServerFilter()),
+        (ServerFilter(name="web"), False, ServerFilter(name="%web%")),
+        (ServerFilter(name="50%_a"), False, ServerFilter(name=r"%50\%\_a%")),
+        (ServerFilter(ip6="fd00::"), False, ServerFilter(ip6="%fd00::%")),
+        (ServerFilter(name="^web"), True, ServerFilter(name="^web")),
+        (ServerFilter(name="50%", ip="10.0.0.1"), True, ServerFilter(name="50%", ip="10.0.0.1")),
+        (ServerFilter(name=r"\\1"), True, ServerFilter(name=r"\\1")),
+        (ServerFilter(name=r"\d{2}\.0"), True, ServerFilter(name=r"\d{2}\.0")),
+    ],
+)
+def test_plain_text_is_a_part_and_all_else_a_pattern(
+    only: ServerFilter, by_patterns: bool, looked_for: ServerFilter
+) -> None:
+    search = read_search(only)
+    assert (search.by_patterns, search.only) == (by_patterns, looked_for)
+
+
+@pytest.mark.parametrize("pattern", [r"(.+)(.+)(.+)(.+)\4\3\2\1$", r"(a)\1", r"(a)\\\1", r"(a)[\1]"])
+def test_a_back_reference_is_refused(pattern: str) -> None:
+    for only in (ServerFilter(name=pattern), ServerFilter(ip=pattern), ServerFilter(name="a", ip6=pattern)):
+        with pytest.raises(FilterInvalid, match="expected no back reference"):
+            read_search(only)
+
+
+async def test_both_find_the_servers(cloud: Compute) -> None:
+    servers = {name: (await boot(cloud, name=name, nics=()))[0] for name in ("web_1", "web-1", "web%1")}
+    for text, names in {
+        "web_": ["web_1"], "b%": ["web%1"], "web": ["web%1", "web-1", "web_1"], "^web.1$": ["web%1", "web-1", "web_1"],
+        "-1|_": ["web-1", "web_1"], "x": [],
+    }.items():  # fmt: skip
+        listed = await service.list_servers(cloud, ServerFilter(name=text))
+        assert [one.id for one in listed] == [servers[name] for name in names], text
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "sentence"),
+    [("^w", FilterInvalid, "name=^w: no answer within 0.1 s"), ("w", RequestTimeout, "were not read within 0.2 s")],
+)
+async def test_a_list_that_takes_too_long_is_ended(
+    cloud: Compute, dsn: str, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception], sentence: str
+) -> None:
+    monkeypatch.setattr(service, "PATTERN_S", 0.1)
+    monkeypatch.setattr(service, "LIST_S", 0.2)
+    await service.list_servers(cloud, ServerFilter(name=name))  # its statement is prepared
+    holder = await asyncpg.connect(dsn)
+    async with holder.transaction():
+        await holder.execute("LOCK compute.server")
+        with pytest.raises(error) as refused:
+            await service.list_servers(cloud, ServerFilter(name=name))
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        assert await holder.fetchval(waiting) == 0
+    await holder.close()
+    assert sentence in str(refused.value)
