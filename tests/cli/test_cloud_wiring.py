@@ -21,7 +21,7 @@ def wired() -> tuple[Parts, Compute]:
     settings = read_settings(None)
     cloud = CloudParts.wire(Ledger(NOTHING), NOTHING, settings, NOTHING)
     parts = Parts(
-        database=NOTHING, health=Health(""), wakeups=NOTHING, telemetry=NOTHING, settings=settings, ledger=NOTHING,
+        database=NOTHING, health=Health(NOTHING), wakeups=NOTHING, telemetry=NOTHING, settings=settings, ledger=NOTHING,
         policy=NOTHING, keystone=None, cloud=cloud,
     )  # fmt: skip
     return parts, cloud.compute

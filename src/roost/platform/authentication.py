@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from roost.platform.auth import ANONYMOUS, CALLER_KEY, AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.http import json_response
 from roost.platform.metrics import observe_unserved
+from roost.platform.shares import count_for
 
 Identify = Callable[[Headers], Awaitable[Caller]]
 """A request's headers -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
@@ -52,6 +53,7 @@ class Authentication:
             body = _keystone_error(503, "Service Unavailable", error)
             response = json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})
         else:
+            count_for(scope[CALLER_KEY])
             return await self.app(scope, receive, send)
         observe_unserved(response.status_code, time.perf_counter() - begun_s)
         await response(scope, receive, send)

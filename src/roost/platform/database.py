@@ -7,7 +7,7 @@ import re
 import stat
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from roost.platform.errors import (
 from roost.platform.logs import EachMinute
 from roost.platform.postgres import OLDEST_MAJOR
 from roost.platform.release import session_name
+from roost.platform.shares import Shares
 from roost.platform.timeouts import LEASE_S, Timeouts
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class Database:
         self._timeouts = timeouts
         self._pool = pool
         self._inner = inner
+        self._shares = Shares(max(1, pool.get_max_size() // 2))
         self._lookups: Connection | None = None
         self._lookups_lock = asyncio.Lock()
 
@@ -221,6 +223,16 @@ class Database:
                 connections.add_metric([name, state], count)
         yield connections
 
+    async def find_fault(self, *, within_s: float) -> str | None:
+        """Return why a request would get no connection within so long, None if it would."""
+        try:
+            async with self._pool.acquire(timeout=within_s):
+                return None
+        except TimeoutError:
+            return f"all {self._pool.get_max_size()} connections of this process are in use for {within_s:g} s"
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, *UNAVAILABLE) as error:
+            return f"this process gets no connection: {reason_of(error)}"
+
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""
         if self._lookups is not None:
@@ -264,8 +276,9 @@ class Database:
     async def _acquire(self) -> AsyncIterator[Connection]:
         """Yield a connection, apart from the pool for a task that has one: all of the pool may wait for its locks."""
         outer = _held.get()
-        pool = self._inner if outer.database is self else self._pool
-        async with pool.acquire(timeout=POOL_WAIT_S) as connection:
+        is_inner = outer.database is self
+        pool, share = (self._inner, nullcontext()) if is_inner else (self._pool, self._shares.hold())
+        async with share, pool.acquire(timeout=POOL_WAIT_S) as connection:
             taken = _Held(self, connection, asyncio.current_task())
             _held.set(taken)
             try:

@@ -1,10 +1,10 @@
-"""Whether the database can serve at this moment, for `/healthz`: it answers, and what it writes finds room."""
+"""Whether the database can serve at this moment, and whether this process has a connection for one more request."""
 
 import asyncio
 
 import asyncpg
 
-from roost.platform.database import UNAVAILABLE, Connection
+from roost.platform.database import UNAVAILABLE, Connection, Database
 
 ANSWER_S = 0.7
 """`/healthz` is answered within a second, whatever the database does."""
@@ -23,8 +23,8 @@ SELECT count(*) FROM generate_series(1, 40000)
 class Health:
     """Looks through a connection of its own: neither a pool in use nor a transaction that waits makes it wait."""
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._connection: Connection | None = None
         self._look: asyncio.Task[str | None] | None = None
 
@@ -35,6 +35,10 @@ class Health:
         look = self._look  # another one may have begun when this one's answer is here
         done, _ = await asyncio.wait((look,), timeout=ANSWER_S)
         return look.result() if done else f"the database does not answer within {ANSWER_S} s"
+
+    async def find_hindrance(self) -> str | None:
+        """Return why no new request should come: the database cannot serve, or has no connection for it."""
+        return await self.find_fault() or await self._database.find_fault(within_s=ANSWER_S)
 
     def close(self) -> None:
         """End the connection."""
@@ -47,7 +51,7 @@ class Health:
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 if self._connection is None or self._connection.is_closed():
-                    self._connection = await asyncpg.connect(self._dsn)
+                    self._connection = await asyncpg.connect(self._database.dsn)
                 async with self._connection.transaction():
                     await self._connection.execute(LIMIT_MEMORY)
                     await self._connection.execute(WRITE_TEMPORARY_FILE)

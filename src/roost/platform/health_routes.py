@@ -31,20 +31,20 @@ def health_routes(
     whatever the database does, which then is not looked at, but for `/readyz?database`.
     """
 
-    async def find_fault() -> str | None:
-        return None if can_serve() else await health.find_fault()
+    async def find_hindrance() -> str | None:
+        return None if can_serve() else await health.find_hindrance()
 
     async def answer_healthz(_request: Request) -> Response:
         return _status(await health.find_fault(), "unavailable")
 
     async def answer_readyz(request: Request) -> Response:
-        look = health.find_fault if "database" in request.query_params else find_fault
+        look = health.find_hindrance if "database" in request.query_params else find_hindrance
         reason, status = (DRAINING, "draining") if drain.begun else (await look(), "unavailable")
         note = await tell() if reason is None and tell is not None else None
         return _status(reason, status) if note is None else json_response({"status": "ok", "note": note})
 
     async def answer_healthcheck(request: Request) -> Response:
-        reason = DRAINING if drain.begun else await find_fault()
+        reason = DRAINING if drain.begun else await find_hindrance()
         return _as_oslo(request, reason)
 
     return [

@@ -97,7 +97,7 @@ class Parts:
             ledger.wakeups = wakeups = Wakeups(database, (NEUTRON_CHANNEL,))
         return cls(
             database=database,
-            health=Health(database.dsn),
+            health=Health(database),
             wakeups=wakeups,
             telemetry=Telemetry(
                 config.name,

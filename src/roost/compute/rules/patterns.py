@@ -29,13 +29,13 @@ class Search(Struct, frozen=True, kw_only=True):
 
 def read_search(only: ServerFilter) -> Search:
     """Return how to look for the servers. Raises FilterInvalid for a back reference, which may take for ever."""
-    asked = {name: text for name in ("name", "ip", "ip6") if (text := getattr(only, name)) is not None}
-    texts = ", ".join(f"{name}={text}" for name, text in asked.items())
-    if any(BACK_REFERENCE.search(text) for text in asked.values()):
+    texts_asked = {name: text for name in ("name", "ip", "ip6") if (text := getattr(only, name)) is not None}
+    texts = ", ".join(f"{name}={text}" for name, text in texts_asked.items())
+    if any(BACK_REFERENCE.search(text) for text in texts_asked.values()):
         raise FilterInvalid(f"{texts}: expected no back reference (a backslash before a digit)")
-    by_patterns = any(SPECIAL.search(text) for text in asked.values())
+    by_patterns = any(SPECIAL.search(text) for text in texts_asked.values())
     if not by_patterns:
-        only = replace(only, **{name: f"%{LIKE_SPECIAL.sub(_escape, text)}%" for name, text in asked.items()})
+        only = replace(only, **{name: f"%{LIKE_SPECIAL.sub(_escape, text)}%" for name, text in texts_asked.items()})
     return Search(only=only, by_patterns=by_patterns, texts=texts)
 
 
