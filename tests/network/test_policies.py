@@ -240,6 +240,28 @@ async def test_the_owner_of_a_network_sees_and_deletes_the_ports_of_others_on_it
     assert (await api.call("member", "DELETE", f"ports/{guest['id']}"))[0] == 204
 
 
+@pytest.mark.parametrize("owner", ["compute:nova", "compute:", "baremetal:none", "manila:share"])
+async def test_the_port_of_something_that_runs_is_deleted_by_services_alone(api: Guarded, owner: str) -> None:
+    world = await populate(api)
+    used = {
+        project_id: await api.make(
+            "admin", "port", network_id=world.mine["id"], project_id=project_id, device_owner=owner, device_id="d"
+        )
+        for project_id in ("mine", "theirs")
+    }
+    for who, project_id, expected in (
+        ("member", "mine", 403),
+        ("member", "theirs", 403),  # whose network it is
+        ("reader", "mine", 403),
+        ("other", "theirs", 403),
+        ("other", "mine", 404),
+        ("admin", "mine", 204),
+        ("service", "theirs", 204),
+    ):
+        path = f"ports/{used[project_id]['id']}"
+        assert (await api.call(who, "DELETE", path))[0] == expected, (who, project_id)
+
+
 async def test_lists_have_what_the_caller_sees(api: Guarded) -> None:
     world = await populate(api)
     mine, shared, external = world.mine["id"], world.shared["id"], world.external["id"]

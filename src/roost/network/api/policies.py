@@ -28,6 +28,9 @@ CHECKS = {
     "external": "field:networks:router:external=True",
     "external_network": "field:subnets:router:external=True",
     "network_device": "field:port:device_owner=~^network:",
+    "compute_device": "field:port:device_owner=~^compute:",
+    "baremetal_device": "field:port:device_owner=~^baremetal:",
+    "manila_device": "field:port:device_owner=~^manila:",
     "admin_or_data_plane_int": "rule:context_is_admin or role:data_plane_integrator",
     "ext_parent_owner": "project_id:%(ext_parent:project_id)s",
     "admin_or_ext_parent_owner": "rule:context_is_admin or rule:ext_parent_owner",
@@ -47,6 +50,10 @@ SEEN_SUBNET = f"{SEEN_NETWORK} or ({NETWORK_READER})"
 SEEN_PORT = f"{ADMIN} or ({READER}) or ({NETWORK_READER})"
 OWN_NETWORK = f"{ADMIN} or ({NETWORK_MEMBER})"
 OWN_OR_NETWORK = f"{ADMIN} or ({MEMBER}) or ({NETWORK_MEMBER})"
+OWN_UNUSED_PORT = (
+    f"{ADMIN} or (service_roles:service and (({MEMBER}) or ({NETWORK_MEMBER}))) or (not rule:compute_device "
+    f"and not rule:baremetal_device and not rule:manila_device and (({MEMBER}) or ({NETWORK_MEMBER})))"
+)
 NO_NETWORK_DEVICE = f"not rule:network_device or {OWN_NETWORK}"
 
 _PROVIDER = ("segments", "provider:network_type", "provider:physical_network", "provider:segmentation_id")

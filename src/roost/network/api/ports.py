@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents
 from roost.network.api.documents import PortDocument
-from roost.network.api.policies import OWN, OWN_OR_NETWORK, SEEN_PORT
+from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import Port, PortFilter
@@ -26,7 +26,7 @@ PORT = Resource(
     find=_find,
     page=service.list_page,
     show=documents.port,
-    defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_OR_NETWORK},
+    defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_UNUSED_PORT},
 )
 
 
