@@ -47,7 +47,7 @@ def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) ->
 def test_agents_that_need_a_token_are_on_loopback_unless_it_is_said(
     auth: str, agent_listen: str | None, agents: tuple[str, int]
 ) -> None:
-    addresses = read_addresses("10.0.0.1:8778", agent_listen, auth=auth)
+    addresses = read_addresses("10.0.0.1:8778", agent_listen, auth=auth, insecure_auth=auth == "noauth2")
     assert (addresses["host"], addresses["port"]) == ("10.0.0.1", 8778)
     assert (addresses["agent_host"], addresses["agent_port"]) == agents
 
@@ -109,6 +109,10 @@ def test_hosts_are_named_or_counted(names: list[str] | None, fleet: str | None, 
         ("--listen 8778: expected an address and a port", lambda: read_address("--listen", "8778")),
         ("--listen a:65536: expected an address and a port", lambda: read_address("--listen", "a:65536")),
         ("--agent-listen x: expected an address", lambda: read_addresses("a:1", "x", auth="none")),
+        (
+            "--listen a: others reach it, and with --auth noauth2 each is an admin who says so",
+            lambda: read_addresses("a:1", None, auth="noauth2"),
+        ),
         ("--auth ldap: expected none", lambda: read_policy("ldap", None)),
         ("--policy needs callers that are known", lambda: read_policy("none", "upstream")),
         ("--policy: ", lambda: read_policy("keystone", "/no/such/file")),

@@ -127,7 +127,7 @@ def call(compute: Compute, callers: list[Caller]) -> Call:
         method: str, target: str, body: Any = None, *, version: str | None = None, token: str | None = None
     ) -> Answer:
         path, _, query = target.partition("?")
-        headers = [(b"host", b"cloud:8778")]
+        headers = [(b"host", b"cloud:8778"), (b"content-type", b"application/json")]
         if version is not None:
             headers.append((b"openstack-api-version", f"compute {version}".encode()))
         if token is not None:

@@ -98,7 +98,8 @@ async def test_a_host_name_that_is_none_is_a_400_that_says_why(
     http: aiohttp.ClientSession, path: str, body: dict[str, Any], name: str
 ) -> None:
     text = json.dumps({"agent": {"id": AGENT.id}, "as_of": 0, **body}).replace('"NAME"', json.dumps(name))
-    async with http.request("PUT" if path == "/hosts" else "POST", f"/agent/v1{path}", data=text) as response:
+    method, headers = "PUT" if path == "/hosts" else "POST", {"Content-Type": "application/json"}
+    async with http.request(method, f"/agent/v1{path}", data=text, headers=headers) as response:
         status, answer = response.status, await response.json()
     assert status == 400
     assert f"{name[:80]!r}"[:-1] in answer["detail"]

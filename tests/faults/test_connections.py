@@ -103,7 +103,7 @@ async def ask(stream: Stream, path: str, body: Any = None) -> tuple[int, Any]:
     reader, writer = stream
     content = b"" if body is None else json.dumps(body).encode()
     method = "GET" if body is None else "POST"
-    head = f"{method} {path} HTTP/1.1\r\nHost: roost.test\r\nContent-Type: application/json\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
     answer_head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", answer_head)
@@ -128,9 +128,9 @@ async def begin(streams: list[Stream], said: bytes) -> None:
             await asyncio.sleep(0.02)
 
 
-HALF_HEAD = b"POST /placement/resource_providers HTTP/1.1\r\nHost: roost.test\r\nX-Half: "
+HALF_HEAD = b"POST /placement/resource_providers HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 HALF_BODY = (
-    b"POST /placement/resource_providers HTTP/1.1\r\nHost: roost.test\r\nContent-Type: application/json\r\n"
+    b"POST /placement/resource_providers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: 1000\r\n\r\n{"
 )
 
@@ -215,7 +215,7 @@ async def test_who_does_not_take_the_answer_is_cut_off(roost: Cluster) -> None:
         deaf.settimeout(1)
         with suppress(TimeoutError):  # asks until the server takes no more: its answers wait to be taken
             while True:
-                deaf.sendall(b"GET /placement/openapi.json HTTP/1.1\r\nHost: roost.test\r\n\r\n" * 100)
+                deaf.sendall(b"GET /placement/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
         assert connections_of(pid, where.port) == 1
 
         async def none() -> bool:
@@ -276,6 +276,7 @@ async def declare(url: str, hosts: list[str]) -> None:
     """Have these hosts, in sets."""
     for start in range(0, len(hosts), 1000):
         body = {"hosts": [{"name": name, "vcpus": 8, "ram_mb": 8192, "disk_gb": 80} for name in hosts[start:][:1000]]}
-        request = urllib.request.Request(f"{url}/compute/hosts", json.dumps(body).encode(), method="PUT")
+        content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{url}/compute/hosts", content, headers, method="PUT")
         with await asyncio.to_thread(urllib.request.urlopen, request, timeout=120) as response:
             assert response.status == 200

@@ -14,7 +14,7 @@ from tests.cluster import Cluster, cluster
 ANSWER_TIMEOUT_S = 5.0
 VERSION = b"OpenStack-API-Version: placement 1.39\r\n"
 JSON = b"Content-Type: application/json\r\n"
-HOST = b"Host: roost.test\r\n"
+HOST = b"Host: localhost\r\n"
 
 
 def request(line: bytes, *headers: bytes, body: bytes = b"") -> bytes:

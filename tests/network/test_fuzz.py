@@ -110,6 +110,9 @@ def msgspec_row(text: str) -> dict[str, Any]:
     return row
 
 
+WRITER = [*ADMIN, (b"content-type", b"application/json")]
+
+
 def digest_of(table: str) -> str:
     """What tells two states of a table apart."""
     row = "to_jsonb(t)" + "".join(f" - '{column}'" for column in BOOKKEEPING.get(table, ()))
@@ -300,7 +303,7 @@ def matches(sent: Sent) -> bool:
 )
 async def test_what_once_failed_is_answered(cloud: Cloud, method: str, target: str, body: str, status: int) -> None:
     network = await cloud.network()
-    sent = Sent(target, method, target.encode(), ADMIN, [body.replace("%s", network.id).encode()])
+    sent = Sent(target, method, target.encode(), WRITER, [body.replace("%s", network.id).encode()])
     answer = await Api(cloud).send(sent)
     assert answer.status == status, answer
 
@@ -308,7 +311,7 @@ async def test_what_once_failed_is_answered(cloud: Cloud, method: str, target: s
 async def test_a_port_refused_for_its_mac_address_holds_no_claim(cloud: Cloud, database: Database) -> None:
     network = await cloud.plain()
     wrong = f'{{"port":{{"network_id":"{network.id}","mac_address":"fa163e000001"}}}}'
-    answer = await Api(cloud).send(Sent("/v2.0/ports", "POST", b"/v2.0/ports", ADMIN, [wrong.encode()]))
+    answer = await Api(cloud).send(Sent("/v2.0/ports", "POST", b"/v2.0/ports", WRITER, [wrong.encode()]))
     assert answer.status == 400, answer
     await Watch(database, Known()).check_books(AT_THE_END)
     assert (await cloud.used(network.id))[1] == 0
@@ -318,6 +321,6 @@ async def test_what_has_no_physical_network_is_reached_by_a_host_that_reaches_no
     network = await cloud.plain()
     await cloud.client.set_hosts({"h3": []})
     port = f'{{"port":{{"network_id":"{network.id}","binding:host_id":"h3"}}}}'
-    answer = await Api(cloud).send(Sent("/v2.0/ports", "POST", b"/v2.0/ports", ADMIN, [port.encode()]))
+    answer = await Api(cloud).send(Sent("/v2.0/ports", "POST", b"/v2.0/ports", WRITER, [port.encode()]))
     assert (answer.status, len(answer.body["port"]["fixed_ips"])) == (201, 1), answer
     assert await audit.AUDIT.run(cloud.networks, repairs=Repairs.NONE) == []

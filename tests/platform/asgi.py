@@ -25,7 +25,8 @@ async def ask(
 ) -> Answer:
     """The app's answer; header names are sent as a server hands them on, in lower case."""
     path, _, query = path.partition("?")
-    raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+    sent_headers = ({"content-type": "application/json"} if body else {}) | dict(headers or {})
+    raw = [(name.lower().encode(), value.encode()) for name, value in sent_headers.items()]
     scope: Scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(), "headers": raw,

@@ -26,6 +26,8 @@ class Looked:
     async def find_fault(self) -> str | None:
         return self.fault
 
+    find_hindrance = find_fault
+
 
 def listener(*, fault: str | None = None, draining: bool = False, can_serve: bool = False) -> Starlette:
     health: Any = Looked(fault)

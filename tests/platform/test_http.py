@@ -32,7 +32,7 @@ async def test_a_body_of_many_small_things_is_decoded_without_looking_for_garbag
         looked.append(phase)
 
     body = b'{"anything":[' + b"[]," * MANY + b"[]" + end
-    request = Request({"type": "http", BODY_KEY: body})
+    request = Request({"type": "http", BODY_KEY: body, "headers": [(b"content-type", b"application/json")]})
     gc.callbacks.append(count)
     try:
         read = await read_json(request, Body)

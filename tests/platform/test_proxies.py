@@ -14,6 +14,7 @@ from roost.platform.http import Api, json_response, mount, root_url
 from roost.platform.settings import CorsSettings, ProxySettings
 
 SENT = {"Host": "roost.internal:8778"}
+TOKEN = {"X-Auth-Token": "ann:mine"}
 FORWARDED = {
     **SENT,
     "X-Forwarded-Proto": "https",
@@ -26,16 +27,16 @@ async def say_root(request: Request) -> Response:
     return json_response({"root": root_url(request), "url": str(request.url)})
 
 
-def app(*, believed: bool = True, auth: str = "none") -> Any:
+def app(*, believed: bool = True) -> Any:
     routes: list[BaseRoute] = [mount("/network", [Api().route("/v2.0/networks", {"GET": say_root})])]
     return guarded(
-        Starlette(routes=routes), keystone=None, auth=auth, policy=None, services=("placement", "network"),
+        Starlette(routes=routes), keystone=None, auth="noauth2", policy=None, services=("placement", "network"),
         proxy=ProxySettings(enable_proxy_headers_parsing=believed), cors=CorsSettings(),
     )  # fmt: skip
 
 
 async def root(headers: dict[str, str], *, believed: bool = True) -> str:
-    answer = await ask(app(believed=believed), "/network/v2.0/networks", headers)
+    answer = await ask(app(believed=believed), "/network/v2.0/networks", headers | TOKEN)
     assert answer.status == 200
     assert answer.body["url"] == f"{answer.body['root']}/v2.0/networks"
     shown: str = answer.body["root"]
@@ -69,7 +70,7 @@ async def test_links_lead_where_the_client_came_to(headers: dict[str, str], expe
 
 
 async def test_a_prefix_opens_no_path_that_needs_a_token() -> None:
-    guarded_app = app(auth="noauth2")
+    guarded_app = app()
     assert (await ask(guarded_app, "/network/v2.0/networks", FORWARDED)).status == 401
     as_if_open = {**SENT, "X-Forwarded-Prefix": "/healthz"}
     assert (await ask(guarded_app, "/network/v2.0/networks", as_if_open)).status == 401

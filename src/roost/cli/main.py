@@ -61,6 +61,9 @@ Workers = Annotated[
 AgentWorkers = Annotated[int | None, typer.Option(min=1, max=64, help="Processes that agents ask.", show_default="1")]
 Conductors = Annotated[int | None, typer.Option(min=1, max=64, help="Conductor processes.", show_default="1")]
 Auth = Annotated[str | None, typer.Option(metavar="|".join(AUTHS), help="How callers are known.", show_default="none")]
+InsecureAuth = Annotated[
+    bool, typer.Option("--insecure-auth", help="Let --auth noauth2 listen where others reach it: each may be an admin.")
+]
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
 ]
@@ -141,6 +144,7 @@ def _serve(
     agent_workers: AgentWorkers = None,
     conductors: Conductors = None,
     auth: Auth = None,
+    insecure_auth: InsecureAuth = False,
     policy: PolicyWord = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -174,7 +178,8 @@ def _serve(
             target=(data_dir, database, pg_bin), log=(log_level, log_format, log_file),
             tls=(tls_cert, tls_key, agent_ca),
             services=services, listen=listen, agent_listen=agent_listen, workers=workers, agent_workers=agent_workers,
-            conductors=conductors, auth=auth, policy=policy, with_neutron=with_neutron or None, beside=beside,
+            conductors=conductors, auth=auth, insecure_auth=insecure_auth, policy=policy,
+            with_neutron=with_neutron or None, beside=beside,
             pg_template=pg_template, placement_url=placement_url, cells=tuple(cell or ()),
         )  # fmt: skip
     except BadRequest as error:

@@ -37,6 +37,8 @@ from roost.platform.metrics import observe_operation, observe_unserved
 from roost.platform.outages import timeout_of, waiting
 from roost.platform.request_log import note_reason
 
+JSON = "application/json"
+"""The media type of all bodies."""
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BODY_VALUES_MAX = 100_000
 """Members of objects and items of lists in one body, nested ones too. Measured: what is made of a million of them
@@ -376,7 +378,7 @@ def _check_query_string(request: Request) -> None:
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Encode with msgspec; None means no body at all."""
     content = b"" if body is None else msgspec.json.encode(body)
-    media_type = None if body is None else "application/json"
+    media_type = None if body is None else JSON
     return Response(content, status, headers=dict(headers or {}), media_type=media_type)
 
 
@@ -413,14 +415,26 @@ def count_values(body: bytes) -> int:
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
+def check_media_type(request: Request) -> None:
+    """Raise the HTTPException of 415 unless the request says that its body is JSON."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if media_type.lower() != JSON:
+        raise HTTPException(415, f"The media type {media_type or None} is not supported, use {JSON}")
+
+
 def replace_body(request: Request, body: bytes) -> None:
     """Replace the body for everything that reads it later."""
     request.scope[BODY_KEY] = body
 
 
 async def read_json(request: Request, kind: type[T], *, values_max: int = BODY_VALUES_MAX) -> T:
-    """Return the request's body as `kind`. Raises BadRequest, naming the field and what was expected there."""
+    """Return the request's body as `kind`. Raises BadRequest, naming the field and what was expected there.
+
+    One that does not say that it is JSON is 415: a web page may post it to this machine without asking first.
+    """
     body = await read_bytes(request, values_max=values_max)
+    if body:
+        check_media_type(request)
     collecting = gc.isenabled()
     # What is decoded is no garbage. Measured: of 5 million empty lists in one body, 0.7 s instead of 5.1 s.
     gc.disable()

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.platform.errors import BadRequest
-from roost.platform.http import Microversions, Version, json_response, show
-from roost.platform.operations import JSON, Operation, Operations, Schema, Versions
+from roost.platform.http import JSON, Microversions, Version, json_response, show
+from roost.platform.operations import Operation, Operations, Schema, Versions
 
 OPENAPI = "3.1.1"
 SECURITY_SCHEME = "keystone"
@@ -66,7 +66,7 @@ class About(Struct, frozen=True, kw_only=True):
     error: Any
     components: Components = {}
     refusals: tuple[int, ...] = (400, 503)
-    body_refusals: tuple[int, ...] = ()
+    body_refusals: tuple[int, ...] = (415,)
     refine_query: Callable[[Schema, str], Schema] = lambda schema, _path: schema
     refine_body: Callable[[Schema], Schema] = lambda schema: schema
     refine_structs: Callable[[Components, Sequence[Any], Version | None], Components] = lambda known, *_: known

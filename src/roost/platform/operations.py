@@ -16,9 +16,7 @@ from starlette.routing import Route
 
 from roost.platform.auth import Policy, caller_of
 from roost.platform.errors import BadRequest
-from roost.platform.http import Api, Endpoint, Version
-
-JSON = "application/json"
+from roost.platform.http import JSON, Api, Endpoint, Version, check_media_type
 
 Schema = Mapping[str, Any]
 """A JSON Schema."""
@@ -135,11 +133,10 @@ def media_type_check(operation: Operation) -> Check:
     shows_only = operation.result is not None and operation.body is None
 
     def check(request: Request) -> None:
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip()
-        if not media_type and request.headers.get("content-length", "0") != "0":
+        if not request.headers.get("content-type", "").strip() and request.headers.get("content-length", "0") != "0":
             raise BadRequest("content-type header required when content-length > 0")
-        if operation.body is not None and media_type.lower() != JSON:
-            raise HTTPException(415, f"The media type {media_type or None} is not supported, use {JSON}")
+        if operation.body is not None:
+            check_media_type(request)
         accept = request.headers.get("accept") if shows_only else None
         if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
             raise HTTPException(406, f"Only {JSON} is provided")

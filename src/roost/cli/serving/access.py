@@ -16,6 +16,7 @@ from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.cors import Cors
+from roost.platform.local_hosts import LocalHosts
 from roost.platform.proxies import ProxyHeaders
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog
@@ -115,6 +116,8 @@ def guarded(
             open_paths=_open_paths(services),
             challenge=None if keystone is None else keystone.challenge,
         )
+    else:
+        app = LocalHosts(app)
     if policy == "cors":
         cors = CORS_OF_TESTS
     if cors.allowed_origin:

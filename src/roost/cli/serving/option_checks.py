@@ -1,6 +1,5 @@
 """What the words of `roost serve` and `roost agent` mean. Each raises typer.BadParameter, which names the option."""
 
-import ipaddress
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,6 +8,7 @@ import typer
 
 from roost.cli.serving.roles import AUTHS, SERVICES, check_policy_word
 from roost.platform.errors import BadRequest
+from roost.platform.local_hosts import is_loopback
 
 if TYPE_CHECKING:
     from roost.seams.agent import HostReport
@@ -49,11 +49,12 @@ def read_address(option: str, text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def read_addresses(listen: str, agent_listen: str | None, *, auth: str) -> dict[str, Any]:
+def read_addresses(listen: str, agent_listen: str | None, *, auth: str, insecure_auth: bool = False) -> dict[str, Any]:
     """Return host and port of both listeners, as ServeOptions has them.
 
     Agents are by default on loopback where they need a token: opening it to others is a decision. Where nobody is asked
-    who they are, every caller is an admin: then both listeners are for this machine.
+    who they are, every caller is an admin: then both listeners are for this machine. With noauth2 whoever says so is
+    one, on the main listener: another address is for who means it, with insecure_auth.
     """
     host, port = read_address("--listen", listen)
     agent_default = (host if auth == "none" else "127.0.0.1", 0)
@@ -61,15 +62,12 @@ def read_addresses(listen: str, agent_listen: str | None, *, auth: str) -> dict[
     for option, address in (("--listen", host), ("--agent-listen", agent_host)):
         if auth == "none" and not is_loopback(address):
             misused(f"{option} {address}: others reach it, and with --auth none each is an admin: use --auth keystone")
+    if auth == "noauth2" and not insecure_auth and not is_loopback(host):
+        misused(
+            f"--listen {host}: others reach it, and with --auth noauth2 each is an admin who says so: use --auth "
+            "keystone, or --insecure-auth if that is meant"
+        )
     return {"host": host, "port": port, "agent_host": agent_host, "agent_port": agent_port}
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address; of names only localhost is known to be one."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def read_agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":

@@ -34,7 +34,9 @@ def choose_options(
         target=LedgerTarget.choose(*target).resolve(settings),
         pg_template=options["pg_template"],
         services=services,
-        **read_addresses(words["listen"], words["agent_listen"] or None, auth=words["auth"]),
+        **read_addresses(
+            words["listen"], words["agent_listen"] or None, auth=words["auth"], insecure_auth=options["insecure_auth"]
+        ),
         workers=words["workers"],
         agent_workers=words["agent_workers"],
         conductors=words["conductors"],

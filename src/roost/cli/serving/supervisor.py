@@ -26,6 +26,7 @@ from roost.cli.serving.process_counts import choose_pool_size, choose_workers, c
 from roost.cli.serving.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.platform.errors import RoostError
+from roost.platform.local_hosts import is_loopback
 from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.systemd import notify
@@ -143,7 +144,7 @@ def _check_listeners(options: ServeOptions) -> None:
     """Raise BadRequest for TLS files that cannot be used; warn of a listener that its callers do not reach."""
     if options.tls is not None:
         options.tls.check()
-    if "compute" in options.services and _is_loopback(options.agent_host) and not _is_loopback(options.host):
+    if "compute" in options.services and is_loopback(options.agent_host) and not is_loopback(options.host):
         log.warning("only agents of this machine reach their listener: --agent-listen gives it another address")
 
 
@@ -154,10 +155,6 @@ async def _check_credentials(options: ServeOptions) -> None:
         from roost.cli.network_access import require_credentials
 
         await require_credentials(settings, os.environ)
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,7 @@ from roost.platform.env import Env
 from roost.platform.health import Health
 from roost.platform.health_routes import health_routes
 from roost.platform.http import Api, json_response, mount
+from roost.platform.local_hosts import LocalHosts
 from roost.platform.repeat import repeat
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog
@@ -172,8 +173,7 @@ def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     """Return the listener of the agents as they meet it."""
     assert parts.cloud is not None
     app: ASGIApp = agent_app(parts)
-    if config.auth != "none":
-        app = parts.cloud.agents_only(app)
+    app = LocalHosts(app) if config.auth == "none" else parts.cloud.agents_only(app)
     if config.log.requests:
         app = RequestLog(app, config.log, quiet=True)
     return RequestIds(app)

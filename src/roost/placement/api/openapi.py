@@ -16,7 +16,6 @@ ABOUT = About(
     error=answer_schemas.ERRORS,
     components=answer_schemas.COMPONENTS,
     refusals=(400, 406, 503),
-    body_refusals=(415,),
     refine_query=refine_query,
     refine_body=refine_body,
 )

@@ -11,9 +11,8 @@ from roost.placement.api.errors import PROBLEMS, error_response
 from roost.placement.errors import ProviderNotFound
 from roost.platform.auth import Policy
 from roost.platform.errors import NotFound
-from roost.platform.http import Api, Microversions, canonical_uuid, is_uuid, json_response
+from roost.platform.http import JSON, Api, Microversions, canonical_uuid, is_uuid, json_response
 from roost.platform.operations import (
-    JSON,
     Check,
     ChecksOf,
     Operation,
