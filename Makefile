@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests start hundreds of processes, each of which would compile Roost again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test types readable conformance interop format bench bench-placement keep-release release-notes clean
+.PHONY: demo test test-long types readable conformance interop format bench bench-placement keep-release release-notes clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -35,9 +35,13 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not long" || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
+
+test-long: $(VENV)/.dev $(VENV)/.postgresql  ## Every test, the long ones too, with all stories: an hour or two.
+	SIMULATION_SEEDS=500 ROOST_SCHEMATHESIS_EXAMPLES=20 ROOST_FUZZ_SEEDS=10 \
+		$(BIN)/python -m pytest -q -n 4 --dist worksteal
 
 types: $(VENV)/.dev  ## Strict types.
 	$(BIN)/mypy

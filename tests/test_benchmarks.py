@@ -133,6 +133,7 @@ def roost() -> Iterator[servers.Server]:
         yield server
 
 
+@pytest.mark.long
 def test_every_row_beside_upstream_runs(roost: servers.Server) -> None:
     pairs = compare(replace(roost, name="upstream"), roost, CLOUD, rows.COMPARED, EFFORT, print)
     assert [pair.row for pair in pairs] == list(rows.COMPARED)
@@ -147,6 +148,7 @@ def test_every_row_beside_upstream_runs(roost: servers.Server) -> None:
     assert all((pair.roost.per_s or 0) > 0 for pair in pairs if pair.row is rows.CLAIMS)
 
 
+@pytest.mark.long
 def test_every_row_of_roost_alone_runs(roost: servers.Server) -> None:
     world = World(roost, CLOUD)
     figures = measure_loaded(world, world, Size(hosts=40, bulk_requests=2, bulk_size=5), EFFORT, print)

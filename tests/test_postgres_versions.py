@@ -26,8 +26,8 @@ WHOLE = (
     "tests/conductor/test_pipeline.py",
     "tests/faults/test_failures.py::test_everything_killed_at_once_goes_on_after_a_restart",
 )
-SELECTION = {15: WHOLE, 16: BRIEF, 17: BRIEF}
-"""What runs on which version: between two on which everything does, the ledger and the network's counts will do."""
+MAJORS = (15, 16, 17)
+"""On each, the ledger and the network's counts are tried; on the oldest, in long runs, more."""
 
 DEBIAN = {"12": 15, "13": 17}
 """Debian's version -> that of its PostgreSQL package, which CI must not be without."""
@@ -60,11 +60,15 @@ def programs(reachable_dir: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(PG_BIN is not None, reason="one run on another PostgreSQL does not start the next")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("major", SELECTION)
-def test_roost_runs_on_every_version_that_the_documents_name(major: int, programs: Path) -> None:
+@pytest.mark.parametrize(
+    ("major", "selection"), [*((major, BRIEF) for major in MAJORS), pytest.param(15, WHOLE, marks=pytest.mark.long)]
+)
+def test_roost_runs_on_every_version_that_the_documents_name(
+    major: int, selection: tuple[str, ...], programs: Path
+) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *SELECTION[major]],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *selection],
         cwd=ROOT,
         env={**environment, "ROOST_TEST_PG_BIN": str(reachable_bin(major, programs))},
         capture_output=True,

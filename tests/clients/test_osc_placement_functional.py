@@ -14,6 +14,7 @@ TESTS = 160
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_all_that_upstream_passes_pass() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # one test runs `openstack`

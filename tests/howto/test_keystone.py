@@ -78,6 +78,7 @@ def test_keystone_is_set_up_as_it_is_printed(data_dir: Path, keystone_url: str, 
         assert reader.shell.run(f"{as_reader} openstack resource provider list")[0] == 1
 
 
+@pytest.mark.long  # test_existing_openstack.py moves one, too
 def test_placement_is_moved_as_it_is_printed(data_dir: Path, keystone_url: str) -> None:
     address, alone = (f"127.0.0.1:{free_port()}" for _ in range(2))
     folder = data_dir / "upstream"
