@@ -5,6 +5,7 @@ row of the benchmarks an order's figure is its p50.
 """
 
 import asyncio
+import os
 import statistics
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ def measure_order(row: Row, order: str, data_dir: Path) -> tuple[Measured, float
 
 
 async def _measure(row: Row, order: str, data_dir: Path) -> tuple[Measured, float]:
+    os.environ["ROOST_COMPUTE_SERVICE_VERSION_MIN"] = "1"  # else hosts of older agents take no servers
     async with world_of(row, data_dir, f"--service-version={VERSIONS[order]}") as world:
         await _boot_all(world, row.held, prefix="held")
         async with world.meter.stretch(row.amount, "server") as stretch:

@@ -21,7 +21,7 @@ from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec

@@ -23,15 +23,15 @@ Check = Callable[..., tuple[int, str]]
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
 REFUSED = Heartbeat(cells=(), credentials=Credentials(False, "the token is refused"), silent_s=1.0)
 NAMES = [
-    "order of builds", "addresses are claimed first", "network credentials", "placement credentials", "cells",
-    "network info",
+    "order of builds", "agents are new enough", "addresses are claimed first", "network credentials",
+    "placement credentials", "cells", "network info",
 ]  # fmt: skip
 
 
 def facts(**more: Any) -> Facts:
     values: dict[str, Any] = {
         "hosts_by_version": {4: 60}, "hosts_below": {}, "conductors": (CONDUCTOR,), "silent_cells": {},
-        "info_differs": 0, "settings": NetworkSettings(),
+        "info_differs": 0, "settings": NetworkSettings(), "hosts_closed": (), "version_min": 3,
     }  # fmt: skip
     return Facts(**values | more)
 
@@ -50,6 +50,12 @@ def facts(**more: Any) -> Facts:
             {"order of builds": WARNING, "addresses are claimed first": WARNING},
             "That is so on every host, since 1 live host has an agent of a service version below 2 (r1-h1).",
             id="agents that make ports",
+        ),
+        pytest.param(
+            {"hosts_closed": tuple(f"h{number}" for number in range(11))},
+            {"agents are new enough": WARNING},
+            "a service version below 3: h0, h1, h2, h3, h4, h5, h6, h7, h8, h9, .... Start newer agents",
+            id="agents that are too old",
         ),
         pytest.param(
             {"conductors": (CONDUCTOR, REFUSED)},
@@ -93,6 +99,7 @@ def test_what_is_required_already_is_not_announced() -> None:
 def check(monkeypatch: pytest.MonkeyPatch) -> Check:
     """`check("--json")`: the command in this process, whose logging is the other tests' too."""
     monkeypatch.setattr("roost.cli.manage.configure_logging", lambda _program: None)
+    monkeypatch.setenv("ROOST_COMPUTE_SERVICE_VERSION_MIN", "1")
 
     def run(*words: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["status", "upgrade-check", *words])
@@ -107,7 +114,10 @@ async def manage(*words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-async def test_the_commands_say_the_order_and_heal_what_differs(database: Database, dsn: str) -> None:
+async def test_the_commands_say_the_order_and_heal_what_differs(
+    database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOST_COMPUTE_SERVICE_VERSION_MIN", "1")
     world = await World.make(database)
     await world.hosts("r1-h1", reach=["rack1"])
     network = await world.routed(rack1="10.1.0.0/28")

@@ -48,7 +48,7 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import BadRequest
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 from roost.seams.agent import GuestOrder, NetworkAway, NetworkRefused, PortWanted
 from roost.seams.compute import ServerPort, ServerState
 

@@ -21,7 +21,7 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
 from roost.seams.audit import AuditedPlacement

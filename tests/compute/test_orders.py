@@ -14,6 +14,7 @@ from roost.compute.rules.orders import (
     count_hosts_below,
     older_agents,
     order_of,
+    version_wanted,
 )
 
 USABLE, REVOKED = Credentials(True), Credentials(False, "the token is refused")
@@ -73,3 +74,10 @@ def test_a_wait_for_a_cell_names_it_with_what_to_do() -> None:
     assert event.details == (
         "no conductor of cell cell2 is there; one is started by `roost serve conductor --cell cell2`"
     )
+
+
+@pytest.mark.parametrize(
+    ("hosts_by_version", "version"), [({1: 1, 3: 5}, 2), ({2: 1, 3: 5}, 3), ({3: 1}, None), ({}, None)]
+)
+def test_the_next_order_needs_agents_of_a_version(hosts_by_version: dict[int, int], version: int | None) -> None:
+    assert version_wanted(order_of(hosts_by_version, USABLE)) == version

@@ -24,7 +24,7 @@ from roost.network.api import routes as network_routes
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Caller, Policy
 from roost.platform.authentication import Authentication, noauth2
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 from roost.platform.operations import collect_defaults
 from roost.seams.agent import HostReport
 

@@ -34,6 +34,7 @@ from roost.compute.service.flavors import FlavorRequest
 from roost.compute.service.moves import MoveRequest
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.work import lease_work
+from roost.compute.settings import ComputeSettings
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
@@ -69,6 +70,9 @@ def stages_until(stages: int) -> Iterator[None]:
 
     with patch.object(Lease, "advance", counted), suppress(KilledHere):
         yield
+
+
+EVERY_AGENT = ComputeSettings(service_version_min=1)
 
 
 @dataclass
@@ -110,7 +114,7 @@ class World:
     def wire(cls, ledger: Ledger, placement: AuditedPlacement) -> "World":
         """Wire the services as a process does, on what there is."""
         database, env = ledger.database, ledger.env
-        compute = Compute(database, env, placement)
+        compute = Compute(database, env, placement, settings=EVERY_AGENT)
         networks = Networks(database, env, placement, LocalCompute(compute))
         compute.network = LocalNetwork(networks)
         conductor = Conductor(

@@ -22,7 +22,7 @@ hosts:
 
 async def test_an_old_agent_that_was_killed_deletes_what_was_made_and_detaches_a_users_port() -> None:
     with cluster() as made:
-        made.serve()
+        made.serve(environment={"ROOST_COMPUTE_SERVICE_VERSION_MIN": "1"})
         made.load(CLOUD)
         agent = made.agent("--service-version=1", state="agent-old")
         async with CloudClient.connect(made.url) as client:

@@ -59,7 +59,7 @@ KEEP_ORDERS = (
 
 async def test_a_fleet_goes_from_old_agents_to_new_ones_and_back() -> None:
     with cluster() as made:
-        made.serve(conductors=2)
+        made.serve(conductors=2, environment={"ROOST_COMPUTE_SERVICE_VERSION_MIN": "1"})
         made.load(CLOUD)
         fleet = Fleet(made)
         async with CloudClient.connect(made.url) as client:

@@ -13,7 +13,7 @@ from roost.network import errors
 from roost.network.api import routes
 from roost.network.api.errors import PROBLEMS
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 
 HEADERS = [(b"host", b"roost.test"), (b"content-type", b"application/json")]
 

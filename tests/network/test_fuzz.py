@@ -31,7 +31,7 @@ from roost.network.service.reconciler import reconcile_once
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
 from roost.seams.network import Nic

@@ -17,8 +17,8 @@ from roost.network.api import routes
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy
 from roost.platform.authentication import Authentication, noauth2
-from roost.platform.http import mount
 from roost.platform.keystone import Keystone
+from roost.platform.mounts import mount
 from roost.platform.policy import OsloPolicy
 from roost.platform.settings import KeystoneSettings
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message
 from roost.placement.api import routes
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Unrestricted
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

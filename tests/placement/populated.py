@@ -14,7 +14,7 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
-from roost.platform.http import mount
+from roost.platform.mounts import mount
 
 AGGREGATE, HOST, NUMA, SEGMENT, OTHER_HOST, SERVER, MIGRATION, NOTHING = (
     f"00000000-0000-4000-8000-00000000000{n}" for n in range(1, 9)

@@ -16,7 +16,8 @@ from roost.compute.service.agent_tokens import AgentTokens
 from roost.platform.auth import AuthenticationUnavailable, Caller
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
-from roost.platform.http import Api, Microversions, json_response, mount
+from roost.platform.http import Api, Microversions, json_response
+from roost.platform.mounts import mount
 
 COUNT = "roost_operation_seconds_count"
 

@@ -10,7 +10,8 @@ from starlette.routing import BaseRoute
 from tests.platform.asgi import ask
 
 from roost.cli.serving.access import guarded
-from roost.platform.http import Api, json_response, mount, root_url
+from roost.platform.http import Api, json_response, root_url
+from roost.platform.mounts import mount
 from roost.platform.settings import CorsSettings, ProxySettings
 
 SENT = {"Host": "roost.internal:8778"}

@@ -178,7 +178,7 @@ def _serve(
             target=(data_dir, database, pg_bin), log=(log_level, log_format, log_file),
             tls=(tls_cert, tls_key, agent_ca),
             services=services, listen=listen, agent_listen=agent_listen, workers=workers, agent_workers=agent_workers,
-            conductors=conductors, auth=auth, insecure_auth=insecure_auth, policy=policy,
+            conductors=conductors, auth=auth, insecure_auth=insecure_auth or None, policy=policy,
             with_neutron=with_neutron or None, beside=beside,
             pg_template=pg_template, placement_url=placement_url, cells=tuple(cell or ()),
         )  # fmt: skip

@@ -46,6 +46,7 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     agent_workers: Annotated[int, Meta(ge=1, le=64)] = 1
     conductors: Annotated[int, Meta(ge=1, le=64)] = 1
     auth: Literal["none", "noauth2", "keystone"] = "none"
+    insecure_auth: bool = False
     policy: str = ""
     tls_cert: ConfigPath = ""
     tls_key: ConfigPath = ""

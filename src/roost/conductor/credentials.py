@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 
 from roost.compute.model.work import LOCAL_CREDENTIALS, Credentials
 from roost.compute.service.cells import beat
-from roost.compute.service.orders import ORDERS, choose_order
+from roost.compute.service.orders import ORDERS, choose_order, list_hosts_in_the_way
 from roost.conductor.context import Conductor
 from roost.seams.agent import NetworkAway, NetworkRefused
 
@@ -68,6 +68,7 @@ class Presence:
         self._conductor = conductor
         self._watch = watch
         self._id = conductor.env.new_uuid()
+        self._order: str | None = None
 
     async def beat(self) -> None:
         """Say so once."""
@@ -75,6 +76,10 @@ class Presence:
         credentials = self._watch.current()
         USABLE.set(credentials.usable)
         order = await choose_order(conductor.compute, credentials)
+        if self._order is not None and order.name != self._order:
+            hosts = await list_hosts_in_the_way(conductor.compute, order)
+            log.warning("servers are built in another order", order=order.name, reason=order.reason, hosts=hosts)
+        self._order = order.name
         for known in ORDERS:
             ORDER_NOW.labels(known.name).set(known.name == order.name)
         await beat(conductor.compute, self._id, conductor.settings.cells, credentials)

@@ -20,7 +20,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match, Mount, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.auth import Forbidden
@@ -34,6 +34,7 @@ from roost.platform.errors import (
     RoostError,
 )
 from roost.platform.metrics import observe_operation, observe_unserved
+from roost.platform.mounts import whole
 from roost.platform.outages import timeout_of, waiting
 from roost.platform.request_log import note_reason
 
@@ -156,7 +157,7 @@ class MethodRoute(Route):
         self.app = _without_handlers(answer)
         self.methods = None
         self.methods_served = methods_served
-        self.path_regex = _whole(self.path_regex)
+        self.path_regex = whole(self.path_regex)
 
 
 def _without_handlers(answer: Endpoint) -> ASGIApp:
@@ -336,29 +337,6 @@ def _end(work: asyncio.Future[Response]) -> None:
     _ending.discard(work)
     if not work.cancelled() and (error := work.exception()) and not isinstance(error, RoostError):
         log.warning("a request that was cut off failed", reason=f"{type(error).__name__}: {error}")
-
-
-class _ApiMount(Mount):
-    """Answers at the bare prefix too: clients ask for an API's versions at its address without a final slash."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] != "http" or scope["path"] != scope.get("root_path", "") + self.path:
-            return super().matches(scope)
-        path = f"{scope['path']}/"
-        match, child_scope = super().matches({**scope, "path": path})
-        return match, {**child_scope, "path": path}
-
-
-def mount(prefix: str, routes: Sequence[Route]) -> Mount:
-    """Return an API's routes under a prefix of the one listener."""
-    mounted = _ApiMount(prefix, routes=list(routes))
-    mounted.path_regex = _whole(mounted.path_regex)
-    return mounted
-
-
-def _whole(path_regex: re.Pattern[str]) -> re.Pattern[str]:
-    """Return Starlette's pattern of a path, in which a decoded line feed is a character and not the end."""
-    return re.compile(path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
 
 def root_url(request: Request) -> str:

@@ -52,13 +52,15 @@ class ClosedHosts(Struct, frozen=True):
     down: int = 0
     disabled: int = 0
     of_silent_cells: int = 0
+    too_old: int = 0
 
     @property
     def words(self) -> str:
         """Return what besides being disabled keeps servers from hosts."""
         down = [f"{self.down} down"] if self.down else []
         cells = [f"{self.of_silent_cells} in a cell whose conductors are gone"] if self.of_silent_cells else []
-        return ", ".join(down + cells)
+        old = [f"{self.too_old} with too old an agent"] if self.too_old else []
+        return ", ".join(down + cells + old)
 
 
 ALL_OPEN = ClosedHosts()

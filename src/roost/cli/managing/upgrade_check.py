@@ -35,6 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What the checks are about.
 
     hosts_below: by service version, live hosts with an agent below it, some of them: the versions that orders need.
+    hosts_closed: some of the live hosts whose agents are below version_min.
     conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
     info that is not their ports, of the first page. placement_fault: why the Placement service that is used instead of
     the ledger does not let Roost in; elsewhere: there is one.
@@ -42,6 +43,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     hosts_by_version: dict[int, int]
     hosts_below: dict[int, tuple[str, ...]]
+    hosts_closed: tuple[str, ...]
+    version_min: int
     conductors: tuple[Heartbeat, ...]
     silent_cells: dict[str, int]
     info_differs: int
@@ -71,6 +74,7 @@ def list_checks(facts: Facts) -> list[CheckResult]:
     order = order_of(facts.hosts_by_version, _credentials(facts))
     return [
         _order(order, facts),
+        _agents(facts),
         _promise(order, facts),
         _credentials_check(facts),
         _placement_check(facts),
@@ -80,13 +84,15 @@ def list_checks(facts: Facts) -> list[CheckResult]:
 
 
 async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
-    silent_after_s = compute.settings.host_down_after_s
+    silent_after_s, version_min = compute.settings.host_down_after_s, compute.settings.service_version_min
     return Facts(
         hosts_by_version=await count_agent_versions(compute),
         hosts_below={
-            version: tuple(await list_hosts_below(compute, version, limit=HOSTS_SHOWN))
+            version: tuple(await list_hosts_below(compute, version, version_min=version_min, limit=HOSTS_SHOWN))
             for version in (VERSION_BINDS, VERSION_EARLY)
         },
+        hosts_closed=tuple(await list_hosts_below(compute, version_min, limit=HOSTS_SHOWN + 1)),
+        version_min=version_min,
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
         silent_cells=await count_silent_cells(compute),
         info_differs=len(await find_differing(compute)),
@@ -105,6 +111,19 @@ def _order(order: BuildOrder, facts: Facts) -> CheckResult:
     if older := _older(facts, VERSION_EARLY):
         details += f" To be replaced: {older}."
     return CheckResult(name="order of builds", result=READY if order.name == "early" else WARNING, details=details)
+
+
+def _agents(facts: Facts) -> CheckResult:
+    name = "agents are new enough"
+    if not facts.hosts_closed:
+        details = f"No live host has an agent of a service version below {facts.version_min}."
+        return CheckResult(name=name, result=READY, details=details)
+    names = [*facts.hosts_closed[:HOSTS_SHOWN], *(["..."] if len(facts.hosts_closed) > HOSTS_SHOWN else [])]
+    details = (
+        f"Closed, since their agents are of a service version below {facts.version_min}: {', '.join(names)}. Start "
+        "newer agents there, or lower [compute] service_version_min for as long as the fleet is upgraded."
+    )
+    return CheckResult(name=name, result=WARNING, details=details)
 
 
 def _promise(order: BuildOrder, facts: Facts) -> CheckResult:

@@ -35,7 +35,7 @@ def choose_options(
         pg_template=options["pg_template"],
         services=services,
         **read_addresses(
-            words["listen"], words["agent_listen"] or None, auth=words["auth"], insecure_auth=options["insecure_auth"]
+            words["listen"], words["agent_listen"] or None, auth=words["auth"], insecure_auth=words["insecure_auth"]
         ),
         workers=words["workers"],
         agent_workers=words["agent_workers"],

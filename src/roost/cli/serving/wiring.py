@@ -29,8 +29,9 @@ from roost.platform.drain import Drain
 from roost.platform.env import Env
 from roost.platform.health import Health
 from roost.platform.health_routes import health_routes
-from roost.platform.http import Api, json_response, mount
+from roost.platform.http import Api, json_response
 from roost.platform.local_hosts import LocalHosts
+from roost.platform.mounts import mount
 from roost.platform.repeat import repeat
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog

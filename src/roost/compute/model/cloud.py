@@ -38,7 +38,8 @@ class Host(Struct, frozen=True, kw_only=True):
 
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
     call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
-    gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there.
+    gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there. too_old: its agent is of
+    a lower service version than [compute] service_version_min.
     fence_after_s: its agent promises that its guests' NICs are down so long after the last lease ended; None: it
     promises nothing. promise_kept: the host is silent, and so long has passed.
     """
@@ -60,6 +61,7 @@ class Host(Struct, frozen=True, kw_only=True):
     down: bool = False
     down_told: bool = False
     cell_silent: bool = False
+    too_old: bool = False
     fence_after_s: float | None = None
     promise_kept: bool = False
 

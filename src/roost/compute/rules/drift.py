@@ -32,6 +32,8 @@ HOST_CLASSES = (VCPU, MEMORY_MB, DISK_GB)
 HOST_WRONG = Kind("host-wrong",
     "a host is not what it was reported to be: its provider, or what the network service knows of it",
     "published again")
+HOST_OLD = Kind("host-old", "a host is closed, since its agent is of a service version that is too low",
+    "by you: start a newer agent, or lower [compute] service_version_min", RepairedBy.PERSON)
 MIRROR_WRONG = Kind("mirror-wrong", "the provider of a host is not in the placement aggregates of its host aggregates",
     "set again")
 GUEST_STRAY = Kind("guest-stray", "a host has a guest of a server that is not there, or is elsewhere",

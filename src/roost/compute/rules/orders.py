@@ -38,10 +38,13 @@ def order_of(hosts_by_version: Mapping[int, int], credentials: Credentials) -> B
     if oldest is None or oldest >= VERSION_EARLY:
         return EARLY
     order = LATE if oldest < VERSION_BINDS else EARLY_CREATE
-    version_wanted = VERSION_BINDS if order is LATE else VERSION_EARLY
-    return replace(
-        order, reason=older_agents(count_hosts_below(hosts_by_version, version_wanted), below=version_wanted)
-    )
+    version = VERSION_BINDS if order is LATE else VERSION_EARLY
+    return replace(order, reason=older_agents(count_hosts_below(hosts_by_version, version), below=version))
+
+
+def version_wanted(order: BuildOrder) -> int | None:
+    """Return from which service version on agents would let servers be built in the next order; None: in the last."""
+    return {LATE.name: VERSION_BINDS, EARLY_CREATE.name: VERSION_EARLY}.get(order.name)
 
 
 def count_hosts_below(hosts_by_version: Mapping[int, int], version: int) -> int:

@@ -1,11 +1,12 @@
 """Agents: which of their calls are taken, and what their polls leave on their rows. `rules/agents.py` has the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
 from roost.compute.errors import AgentRefused
 from roost.compute.model.agents import AgentPoll, AgentRow
+from roost.compute.model.cloud import HostLease
 from roost.compute.rules import agents as rules
 from roost.compute.service.context import Compute
 from roost.compute.store import agents as store
@@ -14,6 +15,14 @@ from roost.platform.database import Connection
 from roost.seams.agent import AgentIdentity
 
 log = structlog.get_logger()
+
+
+def log_older_agents(hosts_fallen: Collection[str], leases_by_host: Mapping[str, HostLease]) -> None:
+    """Log the hosts whose agents are of a lower service version than before: somebody started an older one."""
+    for host in sorted(hosts_fallen):
+        lease = leases_by_host[host]
+        holder = lease.holder.label if lease.holder is not None else ""
+        log.error("a host's agent is older than the one before", host=host, agent=holder)
 
 
 async def admit_call(compute: Compute, agent: AgentIdentity, *, takes_leases: bool = False) -> None:

@@ -16,7 +16,7 @@ from roost.compute.model.server import Requester
 from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
-from roost.compute.service.agents import admit_call
+from roost.compute.service.agents import admit_call, log_older_agents
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import announce_hosts
@@ -55,12 +55,13 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
     upserts = {report.name: _upsert(report) for report in reports}
     names = sorted(upserts)
     rows: list[HostRow] = []
+    version_min = compute.settings.service_version_min
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.transaction() as tx:
             # The leases first: an agent without the lease changes nothing of the host.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
-            rows_written = await store.upsert_hosts(tx, batch, declared=agent is None)
+            rows_written = await store.upsert_hosts(tx, batch, declared=agent is None, version_min=version_min)
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
             await announce_hosts(compute, tx, "create", [row.host for row in rows_written if row.created])
@@ -80,6 +81,7 @@ async def _take_leases(
     read = await leases_store.renew_leases(
         tx, dict.fromkeys(names, agent), renew_after_s=compute.settings.heard_again_s
     )
+    log_older_agents(read.hosts_fallen, read.leases_by_host)
     down_after_s = compute.settings.host_down_after_s
     if refused := list_held_elsewhere(read.leases_by_host.values(), agent, host_down_after_s=down_after_s):
         raise HostHeld(refused[0].sentence(), refused[0].ends_in_s)
@@ -155,6 +157,7 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
     ratios: resource class -> the allocation ratio that its aggregates say; others have ALLOCATION_RATIO.
     """
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
+    is_closed = host.disabled or host.down or host.cell_silent or host.too_old
     return ProviderState(
         uuid=host.provider_uuid,
         name=host.name,
@@ -166,7 +169,7 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
         # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
         managed_classes=frozenset(amounts),
         # Every search forbids this trait, so that a closed or silent host gets no server.
-        traits=frozenset({DISABLED}) if host.disabled or host.down or host.cell_silent else frozenset(),
+        traits=frozenset({DISABLED}) if is_closed else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )
 

@@ -10,7 +10,7 @@ from roost.compute.model.cloud import HostLease
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.agents import poll_of
 from roost.compute.rules.leases import list_held_elsewhere
-from roost.compute.service.agents import admit_call, admit_polls, settle_polls
+from roost.compute.service.agents import admit_call, admit_polls, log_older_agents, settle_polls
 from roost.compute.service.context import Compute
 from roost.compute.service.recovery import mark_of, notice_marks
 from roost.compute.store import agents as agent_rows
@@ -86,6 +86,7 @@ async def _take_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
                 read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
+            log_older_agents(read.hosts_fallen, read.leases_by_host)
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s

@@ -1,5 +1,6 @@
 """The watch over hosts that fall silent, in the processes that hear the agents. It heals: what it notes is state."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import structlog
@@ -36,6 +37,7 @@ class SilenceWatch:
             listening = self._listen_on(before, await store.read_clock(tx))
             silent_after_s = settings.host_down_after_s - settings.look_s  # noted before it is too late, at this look
             names, names_fenced, cells_by_host = list[str](), list[str](), dict[str, str]()
+            too_old_by_host = await store.note_too_old_hosts(tx, version_min=settings.service_version_min)
             if rules.has_listened(listening, for_s=silent_after_s):
                 names = await store.note_silent_hosts(tx, silent_after_s=silent_after_s)
                 names_fenced = await store.note_promises_kept(
@@ -53,11 +55,24 @@ class SilenceWatch:
             log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
         if names_fenced:
             log.warning("silent hosts have fenced their guests as they promised", hosts=names_fenced[:NAMES_LOGGED_MAX])
-        if names or cells_by_host:
-            await publish_hosts(compute, sorted({*names, *cells_by_host}))
+        if too_old_by_host:
+            log_too_old(too_old_by_host, version_min=settings.service_version_min)
+        if names or cells_by_host or too_old_by_host:
+            await publish_hosts(compute, sorted({*names, *cells_by_host, *too_old_by_host}))
             async with compute.database.connection() as connection:
                 self._listening = Listening(listening.since, await store.read_clock(connection))  # that was no gap
         return names
 
     def _listen_on(self, before: Listening | None, now: datetime) -> Listening:
         return rules.listen_on(before, now, gap_max_s=self._compute.settings.gap_max_s)
+
+
+def log_too_old(too_old_by_host: Mapping[str, bool], *, version_min: int) -> None:
+    """Log which hosts were closed for their agents, and which were opened again."""
+    closed = sorted(host for host, too_old in too_old_by_host.items() if too_old)
+    opened = sorted(too_old_by_host.keys() - set(closed))
+    if closed:
+        text = "hosts are closed: their agents are too old"
+        log.warning(text, hosts=len(closed), names=closed[:NAMES_LOGGED_MAX], service_version_min=version_min)
+    if opened:
+        log.warning("hosts with newer agents are open again", hosts=len(opened), names=opened[:NAMES_LOGGED_MAX])

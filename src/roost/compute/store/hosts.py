@@ -20,7 +20,7 @@ COLUMNS = f"""host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, {SEEN_AT} AS seen_at,
     host.wanted, host.published, host.forced_down OR host.silent AS down, host.down_told, host.cell_silent,
-    host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
+    host.too_old, host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -28,9 +28,10 @@ BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down O
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
 INSERT INTO compute.host AS host
     (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, declared, service_version, seen_at,
-    silent)
+    silent, too_old)
 SELECT name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, $2,
-    CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END, $2
+    CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END, $2,
+    NOT $2 AND service_version > 0 AND service_version < $3
 FROM jsonb_to_recordset($1::jsonb) AS report (name text, provider_uuid uuid, vcpus integer, ram_mb integer,
     disk_gb integer, physical_networks text[], cell text, service_version integer)
 ORDER BY name
@@ -51,9 +52,14 @@ ON CONFLICT (name) DO UPDATE SET
 RETURNING {COLUMNS}, host.xmax = 0 AS created"""
 
 
-async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool) -> list[HostRow]:
-    """Make or change hosts; where a host is declared, what its agent says of its size changes nothing."""
-    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, encode(hosts), declared)]
+async def upsert_hosts(
+    tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool, version_min: int
+) -> list[HostRow]:
+    """Make or change hosts; where a host is declared, what its agent says of its size changes nothing.
+
+    version_min: a new host whose agent is of a lower service version is closed from its beginning.
+    """
+    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, encode(hosts), declared, version_min)]
 
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
@@ -126,6 +132,19 @@ async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[st
     return sorted(names)
 
 
+TOO_OLD = "(service_version > 0 AND service_version < $1)"
+
+NOTE_TOO_OLD = f"""-- compute.note_hosts_too_old
+UPDATE compute.host SET too_old = {TOO_OLD}, wanted = wanted + 1 WHERE name IN (
+    SELECT name FROM compute.host WHERE too_old <> {TOO_OLD} ORDER BY name FOR NO KEY UPDATE)
+RETURNING name, too_old"""
+
+
+async def note_too_old_hosts(tx: Connection, *, version_min: int) -> dict[str, bool]:
+    """Record on hosts whether their agents are too old; return host -> that, of those where it changed."""
+    return {row["name"]: row["too_old"] for row in await tx.fetch(NOTE_TOO_OLD, version_min)}
+
+
 NOTE_PROMISES = f"""-- compute.note_promises_kept
 UPDATE compute.host SET promise_kept = true WHERE name IN (
     SELECT name FROM compute.host
@@ -162,14 +181,17 @@ async def read_clock(tx: Connection) -> datetime:
 
 COUNT_CLOSED = """-- compute.count_closed_hosts
 SELECT count(*) FILTER (WHERE silent OR forced_down) AS down, count(*) FILTER (WHERE disabled) AS disabled,
-    count(*) FILTER (WHERE cell_silent) AS cell_silent
+    count(*) FILTER (WHERE cell_silent) AS cell_silent, count(*) FILTER (WHERE too_old) AS too_old
 FROM compute.host"""
 
 
-async def count_closed_hosts(tx: Connection) -> tuple[int, int, int]:
-    """Return how many hosts are down, disabled, and of a cell without conductors; some may be counted twice."""
+async def count_closed_hosts(tx: Connection) -> tuple[int, int, int, int]:
+    """Return how many hosts are down, disabled, of a cell without conductors, and have too old an agent.
+
+    Some may be counted twice.
+    """
     row = await tx.fetchrow(COUNT_CLOSED)
-    return (row["down"], row["disabled"], row["cell_silent"]) if row else (0, 0, 0)
+    return (row["down"], row["disabled"], row["cell_silent"], row["too_old"])
 
 
 COUNT_PROMISING = """-- compute.count_promising_hosts

@@ -17,12 +17,13 @@ from roost.seams.agent import AgentIdentity
 class LeasesRead(Struct, frozen=True, kw_only=True):
     """The leases after agents took what they could; hosts that do not exist are left out.
 
-    hosts_behind: those of which something is to be published now: that they are back, at least. now_s: the database's
-    time, in seconds since 1970.
+    hosts_behind: those of which something is to be published now: that they are back, at least. hosts_fallen: those
+    whose agents are of a lower service version than before. now_s: the database's time, in seconds since 1970.
     """
 
     leases_by_host: dict[str, HostLease]
     hosts_behind: frozenset[str]
+    hosts_fallen: frozenset[str]
     now_s: float
 
 
@@ -34,7 +35,8 @@ WITH asked AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[], $6::double precision[])
         AS a (name, agent_id, agent_label, service_version, fence_after_s)
 ), due AS MATERIALIZED (
-    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s
+    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s,
+        asked.service_version BETWEEN 1 AND host.service_version - 1 AS fallen
     FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
@@ -46,15 +48,15 @@ WITH asked AS (
         agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
         fence_after_s = due.fence_after_s, promised_at = now(), promised_by = due.agent_id, promise_kept = false,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
-    FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind
+    FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind, due.fallen
 )
 SELECT array_agg(host.name) AS names, host.agent_id, host.agent_label, host.agent_since,
-    coalesce(taken.behind, false) AS behind, taken.name IS NOT NULL
+    coalesce(taken.behind, false) AS behind, coalesce(taken.fallen, false) AS fallen, taken.name IS NOT NULL
         OR coalesce(host.agent_id = asked.agent_id AND NOT host.silent AND {HEARD_WITHIN.format("$4")}, false) AS held,
     CASE WHEN taken.name IS NULL AND host.agent_id <> asked.agent_id
         THEN extract(epoch FROM now() - {SEEN_AT})::double precision END AS heard_s,
     extract(epoch FROM now())::double precision AS now_s
-FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7"""
+FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7, 8"""
 
 
 async def renew_leases(
@@ -74,6 +76,7 @@ async def renew_leases(
     return LeasesRead(
         leases_by_host={name: lease for row in rows for name, lease in _leases(row).items()},
         hosts_behind=frozenset(name for row in rows if row["behind"] for name in row["names"]),
+        hosts_fallen=frozenset(name for row in rows if row["fallen"] for name in row["names"]),
         now_s=rows[0]["now_s"] if rows else 0.0,
     )
 
