@@ -115,7 +115,7 @@ def _has_room(story: Story, want: Want, hosts_free: Mapping[str, int], free: Map
     return any(
         host not in lost
         and vcpus >= VCPUS[want.flavor]
-        and want.rack in (None, HOSTS[host])
+        and want.racks <= {HOSTS[host]}
         and all(free.get(story.provider_of(network, HOSTS[host]), 0) > 0 for network in want.networks)
         for host, vcpus in hosts_free.items()
     )

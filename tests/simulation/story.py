@@ -76,13 +76,13 @@ class Room(Struct, frozen=True):
 class Want(NamedTuple):
     """What a server was booted with. named: a port or an address of its user's choice, which another may have.
 
-    rack: the one that such an address is on; None for any.
+    racks: those that such addresses are on; a server with addresses on two has room nowhere.
     """
 
     flavor: str
     networks: tuple[str, ...]
     named: bool
-    rack: str | None
+    racks: frozenset[str]
 
 
 class Story:

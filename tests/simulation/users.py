@@ -86,8 +86,8 @@ async def boot(story: Story) -> None:
         return
     async with story.world.database.connection() as connection:
         named_addresses = [nic.fixed_ip or await connection.fetchval(ADDRESS_OF, nic.port_id) for nic in nics]
-    rack = next((rack for address in named_addresses if (rack := story.rack_of(address))), None)
-    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named, rack)
+    racks = frozenset(rack for address in named_addresses if (rack := story.rack_of(address)))
+    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named, racks)
     story.wants |= dict.fromkeys(made.server_ids, want)
     story.servers += made.server_ids
     story.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
