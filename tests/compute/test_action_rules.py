@@ -114,6 +114,12 @@ def test_a_guest_that_is_gone_is_only_made_again() -> None:
     assert find_refusal(rules.REBUILD, server, lost, is_admin=True) is None
 
 
+def test_a_resized_server_whose_guest_is_gone_only_goes_back() -> None:
+    lost, resized = replace(RUNNING, guest_lost=True, moving=True), replace(SERVER, vm_state="resized")
+    assert "revertResize brings it back" in str(find_refusal(rules.CONFIRM, resized, lost, is_admin=True))
+    assert find_refusal(rules.REVERT, resized, lost, is_admin=True) is None
+
+
 def test_what_is_rebuilt_while_stopped_stays_so() -> None:
     assert rules.desired_power(rules.REBUILD, replace(SERVER, vm_state="stopped")) == "stopped"
     assert rules.desired_power(rules.REBUILD, replace(SERVER, vm_state="error")) == "running"

@@ -102,8 +102,7 @@ async def _decide(story: Story) -> bool:
         if status == "VERIFY_RESIZE":
             await _end_move(story, server_id, revert=story.random.random() < 0.5)
         elif view.status == "ERROR" and await _holds_host(story, server_id):
-            await story.ask("delete", server_id, partial(server_service.delete_server, compute, server_id))
-            story.deleted.append(server_id)
+            await _delete(story, server_id)
         elif view.status in WAYS_BACK:
             await actions.change_power(compute, server_id, POWER[WAYS_BACK[view.status]], BY)
         else:
@@ -113,10 +112,20 @@ async def _decide(story: Story) -> bool:
 
 
 async def _end_move(story: Story, server_id: str, *, revert: bool) -> None:
-    """Revert a move, or confirm it, also where it cannot be reverted: the source does not reach what the move gave."""
+    """Revert a move, or confirm it, also where it cannot be reverted: the source does not reach what the move gave.
+
+    A server that has lost its guest on the destination is not confirmed. It is deleted where it cannot go back either.
+    """
     end = partial(moves.end_move, story.world.compute, server_id, BY)
-    if not (revert and await story.ask("revert", server_id, partial(end, revert=True))):
-        await story.ask("confirm", server_id, partial(end, revert=False))
+    if revert and await story.ask("revert", server_id, partial(end, revert=True)):
+        return
+    if not await story.ask("confirm", server_id, partial(end, revert=False)) and revert:
+        await _delete(story, server_id)
+
+
+async def _delete(story: Story, server_id: str) -> None:
+    await story.ask("delete", server_id, partial(server_service.delete_server, story.world.compute, server_id))
+    story.deleted.append(server_id)
 
 
 async def _holds_host(story: Story, server_id: str) -> bool:

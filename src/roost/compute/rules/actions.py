@@ -90,7 +90,7 @@ STANDING = MOVABLE | {"paused", "suspended"}
 MIGRATE = ActionRule(name="migrate", vm_states=MOVABLE)
 RESIZE = ActionRule(name="resize", vm_states=MOVABLE)
 CONFIRM = ActionRule(name="confirmResize", vm_states=frozenset({"resized"}), while_moving=True)
-REVERT = ActionRule(name="revertResize", vm_states=frozenset({"resized"}), while_moving=True)
+REVERT = ActionRule(name="revertResize", vm_states=frozenset({"resized"}), while_moving=True, guest=False)
 LIVE_MIGRATE = ActionRule(name="live-migration", vm_states=frozenset({"active", "paused"}))
 EVACUATE = ActionRule(name="evacuate", vm_states=STANDING | {"error"}, task_states=None, guest=False)
 SHELVE = ActionRule(name="shelve", vm_states=STANDING)
@@ -119,7 +119,8 @@ def find_refusal(rule: ActionRule, server: Server, context: ServerContext, *, is
     if rule.guest and (context.power_desired == "absent" or (context.power_desired is None and not rule.anew)):
         return not_ready_sentence(server.id)
     if rule.guest and context.guest_lost and not rule.anew:
-        return f"{not_ready_sentence(server.id)}: its guest is gone from its host, a hard reboot makes it again"
+        way_out = f"{REVERT.name} brings it back" if rule.while_moving else "a hard reboot makes it again"
+        return f"{not_ready_sentence(server.id)}: its guest is gone from its host, {way_out}"
     return None
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model.work import GUEST_CHANNEL, Marks, Stage, StageChange, Work
+from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, Failure, Marks, Stage, StageChange, Work
+from roost.compute.rules.guests import lost_guest_sentence
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.action_log import add_steps
 from roost.compute.service.context import Compute, reading
@@ -44,6 +45,9 @@ async def change_stages(
             if change.server_id in marks_by_server
         ]
         await store.desire_guests(tx, changes_held)  # R29
+        keys_active = [(id, host) for id, host in map(_activates, changes_held) if host is not None]
+        keys_lost = await store.list_lost_guests(tx, keys_active)
+        changes_held = [_as_lost(change) if _activates(change) in keys_lost else change for change in changes_held]
         states = await watch_states(
             compute, tx, [change.server_id for change in changes_held if change.server is not None]
         )
@@ -76,6 +80,21 @@ def _as_marked(change: StageChange, marks: Marks) -> StageChange:
             failure=marks.must_fail,
         )
     return change
+
+
+def _activates(change: StageChange) -> tuple[str, str | None]:
+    """Return the server and the host on which its work ends with the server ACTIVE, None for no host."""
+    server = change.server
+    ends_active = change.stage is None and server is not None and server.status == "ACTIVE"
+    return change.server_id, server.host if ends_active and server else None
+
+
+def _as_lost(change: StageChange) -> StageChange:
+    """Return the change with its server in ERROR: its guest is gone since the stage looked."""
+    assert change.server is not None, "see _activates"
+    host = str(change.server.host)
+    fault = Failure(message=lost_guest_sentence(host), host=host, kind=GUEST_LOST)
+    return replace(change, server=replace(change.server, status="ERROR", fault=fault))
 
 
 async def withdraw_guests(

@@ -48,18 +48,19 @@ async def set_action(tx: Connection, server_id: str, action_id: int) -> None:
     await tx.execute(SET_ACTION, server_id, action_id)
 
 
-# The server is locked as whoever ends a move by hand locks it.
+# The server is locked as whoever ends a move by hand locks it. Where its guest is gone, the source may have the last.
 LIST_DUE = """-- compute.list_due_moves
 SELECT s.id FROM compute.move m JOIN compute.server s ON s.id = m.server_id
 WHERE m.open AND m.status = 'finished' AND s.status = 'VERIFY_RESIZE' AND s.task_state IS NULL
     AND m.updated_at < now() - $1 * interval '1 second'
     AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
+    AND NOT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.host = s.host AND g.lost_at IS NOT NULL)
 FOR UPDATE OF s SKIP LOCKED
 """
 
 
 async def list_due(tx: Connection, window_s: float) -> list[str]:
-    """Lock and return servers whose moves have waited so long for their users."""
+    """Lock and return servers whose moves have waited so long for their users, and whose guests are there."""
     return [row[0] for row in await tx.fetch(LIST_DUE, window_s)]
 
 

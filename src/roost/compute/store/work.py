@@ -161,6 +161,17 @@ async def update_servers(tx: Connection, changes: Sequence[StageChange]) -> None
         await tx.execute(UPDATE_SERVERS, *columns_of(rows))
 
 
+LIST_LOST = """-- compute.list_lost_guests
+SELECT server_id, host FROM compute.guest
+WHERE lost_at IS NOT NULL AND (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+"""
+
+
+async def list_lost_guests(tx: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return those of (server id, host) whose guests are gone."""
+    return {(row["server_id"], row["host"]) for row in await tx.fetch(LIST_LOST, *columns_of(keys))} if keys else set()
+
+
 # The agent of an earlier attempt may still have that one's guest: the row stays its own until it says otherwise.
 DESIRE_GUESTS = """-- compute.desire_guests
 INSERT INTO compute.guest (server_id, host, attempt, desired)
