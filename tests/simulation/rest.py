@@ -50,7 +50,10 @@ FROM compute.server s WHERE s.id = $1
 
 
 async def come_to_rest(story: Story) -> None:
-    """Everybody is back, wakes and is heard; what waits for its user is decided."""
+    """Everybody is back, wakes and is heard; what waits for its user is decided.
+
+    Hosts list in each round, after the conductors: what a guest did by itself counts once its server's move is over.
+    """
     story.note("rest")
     story.partition.calls_left = 0
     for host in sorted(story.hosts.cut | story.hosts.off | story.hosts.deaf):
@@ -62,7 +65,7 @@ async def come_to_rest(story: Story) -> None:
         await mishaps.wake(story)
     while story.hosts.late:
         await mishaps.send_late(story)
-    for count in range(REST_ROUNDS_MAX):
+    for _ in range(REST_ROUNDS_MAX):
         await mishaps.pass_time(story, REST_ROUND_S)
         await mishaps.all_hosts(story)
         await errors.look_for_room(story)
@@ -70,8 +73,7 @@ async def come_to_rest(story: Story) -> None:
         story.note("conductors")
         await errors.look_for_room(story)
         await mishaps.all_hosts(story)
-        if count:
-            await mishaps.list_all(story)
+        await mishaps.list_all(story)
         await mishaps.reconcile(story)
         if story.restored:
             await restores.decide_on_guests(story)
