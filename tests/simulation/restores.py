@@ -35,7 +35,7 @@ async def go_back(story: Story) -> None:
     """The records go back in time by some steps; then hosts list, and an operator looks at what nobody knows.
 
     All hosts are heard and reach what they should: addresses of a guest that nobody lists, or on a host that does not
-    reach them, are not held.
+    reach them, are not held. An agent that was copied is heard again once its copy has been silent for a lease.
     """
     hosts = story.hosts
     if hosts.versions:
@@ -44,6 +44,8 @@ async def go_back(story: Story) -> None:
         await mishaps.bring_back(story, host)
     for host in sorted(hosts.recabled):
         await mishaps.cable(story, host, as_before=True)
+    if story.passed_s < story.copied_s + mishaps.LEASE_IS_OVER_S:
+        await mishaps.pass_time(story, mishaps.LEASE_IS_OVER_S)
     await mishaps.meanwhile(story, {users.boot: 1}, story.random.choice((0, 1)))
     if story.random.random() < SLOW_SHARE:
         host = story.random.choice(hosts.names)
@@ -154,6 +156,7 @@ async def copy_agent(story: Story) -> None:
             f"two starts of an agent speak, and this one is served: {agent}"
         )
         await mishaps.pass_time(story, story.random.choice((1.0, 10.0)))
+    story.copied_s = story.passed_s
     story.note("the state of the agent of", *theirs, "was copied")
 
 

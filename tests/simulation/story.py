@@ -93,8 +93,9 @@ class Story:
     wants: what servers were booted with. rooms: what providers had when it was looked at last; hosts_down: those that a
     conductor may believe to be, which sleeps; vcpus_moving: what servers had then that were on their way.
     room_seen_at, guests_seen_at: what had been told when it was looked; nothing changes that is not told afterwards.
-    passed_s: how much time has passed. restored: the records went back once; recovering: they do not know yet what the
-    hosts have. harmed: servers that something befell; roomless: those that once had no room.
+    passed_s: how much time has passed; copied_s: how much had when an agent's copy spoke last. restored: the records
+    went back once; recovering: they do not know yet what the hosts have. harmed: servers that something befell;
+    roomless: those that once had no room.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int, beginning: Beginning) -> None:
@@ -121,6 +122,7 @@ class Story:
         self.segments: dict[tuple[str, str], str] = {}
         self.sleepers: list[tuple[Plan, asyncio.Task[str]]] = []
         self.passed_s = 0.0
+        self.copied_s = float("-inf")
         self.restored = False
         self.recovering = False
 
