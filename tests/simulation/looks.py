@@ -1,6 +1,6 @@
 """What must hold while a story goes on: of claims, of ports, and of what the hosts themselves have."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -66,6 +66,13 @@ async def look_at_guests(story: Story) -> None:
         _check_guests(story, _read_ports(row), _read_keys(row["unknown"]))
 
 
+async def list_addresses(story: Story) -> set[tuple[str, str]]:
+    """Return (port, address) of all ports."""
+    async with story.world.database.connection() as connection:
+        ports = _read_ports(await connection.fetchrow(LOOK))
+    return {(port.id, address) for port in ports for address in port.addresses or ()}
+
+
 def _read_ports(row: Mapping[str, Any]) -> list[PortSeen]:
     return msgspec.json.decode(row["ports"] or "[]", type=list[PortSeen])
 
@@ -74,10 +81,11 @@ def _read_keys(text: str | None) -> set[tuple[str, str]]:
     return msgspec.json.decode(text or "[]", type=set[tuple[str, str]])
 
 
-def _check_guests(story: Story, ports: Iterable[PortSeen], unknown: Collection[tuple[str, str]]) -> None:
+def _check_guests(story: Story, ports: Collection[PortSeen], unknown: Collection[tuple[str, str]]) -> None:
     """Raise AssertionError for guests with their NICs up that have other addresses than their servers' ports.
 
-    unknown: guests that the records do not know: their servers may have been given more since.
+    unknown: guests that the records do not know: their servers may have been given more since. What another port has
+    since before the records went back stays there, so that no third one can be given it (0062).
     """
     story.guests_seen_at = len(story.told)
     addresses: dict[str, set[str]] = {}
@@ -86,12 +94,15 @@ def _check_guests(story: Story, ports: Iterable[PortSeen], unknown: Collection[t
         if port.device_id and port.addresses:
             own = has.intersection(port.addresses) if port.held else port.addresses
             addresses.setdefault(port.device_id, set()).update(own)
+    kept = {
+        address for port in ports for address in port.addresses or () if (port.id, address) in story.addresses_restored
+    }
     story.hosts.unplug(addresses)
     if story.recovering:
         return
     guests_up = story.hosts.list_up()
     problems = list_world_problems([guest for guest in guests_up if guest[:2] not in unknown], addresses)
     for guest in guests_up:
-        if guest[:2] in unknown and (lost := set(guest.addresses) - addresses.get(guest.server_id, set())):
+        if guest[:2] in unknown and (lost := set(guest.addresses) - addresses.get(guest.server_id, set()) - kept):
             problems.append(f"unknown guest {guest.server_id} on {guest.host} has {sorted(lost)}, which is not held")
     assert not problems, "; ".join(problems)

@@ -8,7 +8,7 @@ from copy import deepcopy
 from functools import partial
 
 from msgspec.structs import replace
-from tests.simulation import errors, mishaps, users
+from tests.simulation import errors, looks, mishaps, users
 from tests.simulation.hosts import Turn
 from tests.simulation.mishaps import Step
 from tests.simulation.story import Story, find_refusal
@@ -28,6 +28,8 @@ PROMOTED_SHARE = 0.5
 ADOPTED_SHARE = 0.6
 SLOW_SHARE = 0.3
 BUILT_SHARE = 0.5
+ENDINGS_ROUNDS = 4
+FREES_ADDRESSES = "SELECT EXISTS (SELECT FROM compute.work WHERE deleting OR stage IN ('delete', 'fail'))"
 ANOTHER = "UPDATE compute.database_seen SET fingerprint = 'another'"
 
 
@@ -36,6 +38,7 @@ async def go_back(story: Story) -> None:
 
     All hosts are heard and reach what they should: addresses of a guest that nobody lists, or on a host that does not
     reach them, are not held. An agent that was copied is heard again once its copy has been silent for a lease.
+    No delete and no failed build is under way: what it frees may be an unknown guest's, and is held 5 s later (0062).
     """
     hosts = story.hosts
     if hosts.versions:
@@ -46,6 +49,12 @@ async def go_back(story: Story) -> None:
         await mishaps.cable(story, host, as_before=True)
     if story.passed_s < story.copied_s + mishaps.LEASE_IS_OVER_S:
         await mishaps.pass_time(story, mishaps.LEASE_IS_OVER_S)
+    for step in (mishaps.conduct, mishaps.all_hosts) * ENDINGS_ROUNDS:
+        if not await _frees_addresses(story):
+            break
+        await step(story)
+    else:
+        return
     await mishaps.meanwhile(story, {users.boot: 1}, story.random.choice((0, 1)))
     if story.random.random() < SLOW_SHARE:
         host = story.random.choice(hosts.names)
@@ -55,6 +64,11 @@ async def go_back(story: Story) -> None:
         await _go_back(story)
     await mishaps.meanwhile(story, WHILE_RECOVERING, story.random.choice((0, 2, 4)))
     await recover(story)
+
+
+async def _frees_addresses(story: Story) -> bool:
+    async with story.world.database.connection() as connection:
+        return bool(await connection.fetchval(FREES_ADDRESSES))
 
 
 async def _go_back(story: Story) -> None:
@@ -74,6 +88,7 @@ async def _go_back(story: Story) -> None:
     story.addresses, story.rooms, story.vcpus_moving, story.focus = {}, {}, 0, []
     story.harmed.update(story.servers)
     story.hosts.kept = {(*key, guest.attempt) for key, guest in story.hosts.guests.items()}
+    story.addresses_restored = await looks.list_addresses(story)
     story.restored = story.recovering = True
     await _say_who_serves(story)
 

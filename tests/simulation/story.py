@@ -95,7 +95,8 @@ class Story:
     room_seen_at, guests_seen_at: what had been told when it was looked; nothing changes that is not told afterwards.
     passed_s: how much time has passed; copied_s: how much had when an agent's copy spoke last. restored: the records
     went back once; recovering: they do not know yet what the hosts have. harmed: servers that something befell;
-    roomless: those that once had no room.
+    roomless: those that once had no room. addresses_restored: (port, address) as the records had them when they went
+    back last.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int, beginning: Beginning) -> None:
@@ -125,6 +126,7 @@ class Story:
         self.copied_s = float("-inf")
         self.restored = False
         self.recovering = False
+        self.addresses_restored: set[tuple[str, str]] = set()
 
     @classmethod
     async def begin(cls, database: Database, beginning: Beginning, seed: int) -> "Story":
