@@ -319,6 +319,7 @@ class Hosts:
         return guest.state != order.desired and order.desired in NICS_UP
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
+        """Do what the order says; return what is to be reported. A stubborn host does nothing, and says what is."""
         key, state = order.key, str(order.desired)
         if how in (Turn.FAILS, Turn.STUBBORN):
             self.failed.add(order.server_id)
@@ -337,7 +338,7 @@ class Hosts:
             else:
                 made = self.guests[key] = Guest(order.attempt, state, order, sequence=self._next())
                 made.plug(nics)
-        elif how is Turn.STUBBORN:
+        elif how is Turn.STUBBORN and guest.state != state:
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
