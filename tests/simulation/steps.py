@@ -1,7 +1,6 @@
 """What can happen in a story, and how often: the seed draws from here."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from unittest.mock import patch
 
@@ -14,8 +13,6 @@ from roost.agent import ports
 from roost.compute.service import actions
 
 STEPS = 40
-WITH_RESTORES = bool(os.environ.get("SIMULATION_RESTORES"))
-"""Whether records go back: a few of a hundred such seeds end badly, and are not explained yet."""
 WEIGHTS: Mapping[Step, float] = {
     users.boot: 8, users.make_port: 3, users.change_port: 2, users.delete_port: 1, users.delete: 4, users.power: 6,
     users.rebuild: 1, users.move: 9, users.end_move: 3, users.abort: 1.5, users.attach: 1.5, users.detach: 1.5,
@@ -26,7 +23,7 @@ WEIGHTS: Mapping[Step, float] = {
     mishaps.cut_one_way: 1, mishaps.cable_some: 1, mishaps.reinstalled: 1, mishaps.restart_agent: 1,
     mishaps.come_back: 3, mishaps.let_time_pass: 7, mishaps.skew: 1, mishaps.look_for_silent: 1,
     mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1, mishaps.by_itself: 2,
-    restores.go_back: 2 * WITH_RESTORES, restores.copy_agent: 0.5 * WITH_RESTORES,
+    restores.go_back: 2, restores.copy_agent: 0.5,
 }  # fmt: skip
 
 
