@@ -51,6 +51,7 @@ class FakeKeystone:
     own_roles: tuple[str, ...] = ("service",)
     delay_s: float = 0
     status: int | None = None
+    status_by_token: dict[str, int] = field(default_factory=dict)
     catalog: list[dict[str, Any]] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
     port: int = 0
@@ -113,8 +114,8 @@ class FakeKeystone:
         self.asked["validate"] += 1
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
-        if self.status:
-            return web.Response(status=self.status, text="<html>trouble</html>", headers={"Location": "/elsewhere"})
+        if status := self.status_by_token.get(request.headers["X-Subject-Token"], self.status):
+            return web.Response(status=status, text="<html>trouble</html>", headers={"Location": "/elsewhere"})
         own = self.tokens.get(request.headers["X-Auth-Token"])
         if own is None or self._expired(own):
             return web.json_response({"error": {"code": 401, "title": "Unauthorized"}}, status=401)

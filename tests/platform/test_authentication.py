@@ -69,7 +69,7 @@ async def test_without_authentication_the_caller_is_the_operator() -> None:
 
 
 async def test_where_callers_cannot_be_known_at_the_moment_the_answer_is_503() -> None:
-    async def down(_headers: Headers) -> Caller:
+    async def down(_headers: Headers, _address: str) -> Caller:
         raise AuthenticationUnavailable("Keystone does not answer.")
 
     app = Authentication(say_who, down, open_paths=frozenset({"/"}))

@@ -16,7 +16,15 @@ from roost.platform import keystone as keystone_file
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.authentication import Authentication
 from roost.platform.errors import BadRequest
-from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone, credentials_body
+from roost.platform.keystone import (
+    ADDRESS_CONNECTIONS_MAX,
+    CONNECTIONS_MAX,
+    DOWN_PAUSE_S,
+    REFUSED_CACHE_S,
+    TOKENS_FAILED_MAX,
+    Keystone,
+    credentials_body,
+)
 from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
@@ -255,13 +263,60 @@ async def test_while_keystone_is_down_it_is_asked_once_in_a_while(fake: FakeKeys
     for token in tokens:
         with pytest.raises(AuthenticationUnavailable):
             await who(keystone, token)
-    assert fake.asked["validate"] == 2
+    assert fake.asked["validate"] == 1 + TOKENS_FAILED_MAX
     fake.world.seconds += DOWN_PAUSE_S
     fake.status = None
     assert (await who(keystone, tokens[0])).roles == ("admin",)
 
 
-@pytest.mark.parametrize("status", [302, 400, 403, 429, 500, 503])
+@pytest.mark.parametrize("status", [500, 503, 429, 302])
+async def test_one_token_that_keystone_stumbles_over_shuts_out_nobody_else(
+    fake: FakeKeystone, keystone: Keystone, status: int
+) -> None:
+    bad, others = fake.token("member"), [fake.token("member") for _ in range(49)]
+    fake.status_by_token[bad] = status
+    for other in others:
+        for _ in range(3):
+            with pytest.raises(AuthenticationUnavailable):
+                await who(keystone, bad)
+        assert (await who(keystone, other)).roles == ("member",)
+    assert fake.asked["validate"] <= 2 * 49 + 1
+    fake.world.seconds += DOWN_PAUSE_S
+    del fake.status_by_token[bad]
+    assert (await who(keystone, bad)).roles == ("member",)
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 413, 414, 422, 431])
+async def test_a_token_that_keystone_refuses_is_the_callers_fault(
+    fake: FakeKeystone, keystone: Keystone, status: int
+) -> None:
+    bad, other = fake.token("member"), fake.token("member")
+    fake.status_by_token[bad] = status
+    for _ in range(5):
+        with pytest.raises(Unauthorized):
+            await who(keystone, bad)
+    assert (await who(keystone, other)).roles == ("member",)
+
+
+async def test_one_address_leaves_others_their_validations(fake: FakeKeystone, keystone: Keystone) -> None:
+    await who(keystone, fake.token("admin"))
+    fake.delay_s = 30
+    many = [
+        asyncio.create_task(keystone.identify(Headers({"X-Auth-Token": fake.token("member")}), "192.0.2.1"))
+        for _ in range(3 * CONNECTIONS_MAX)
+    ]
+    async with asyncio.timeout(10):
+        while fake.asked["validate"] < 1 + ADDRESS_CONNECTIONS_MAX:
+            await asyncio.sleep(0.01)
+        fake.delay_s = 0
+        assert (await keystone.identify(Headers({"X-Auth-Token": fake.token("admin")}), "192.0.2.2")).user_id == "u1"
+    assert fake.asked["validate"] == 2 + ADDRESS_CONNECTIONS_MAX
+    for task in many:
+        task.cancel()
+    await asyncio.gather(*many, return_exceptions=True)
+
+
+@pytest.mark.parametrize("status", [302, 403, 429, 500, 503])
 async def test_any_other_answer_of_keystone_is_no_verdict(fake: FakeKeystone, keystone: Keystone, status: int) -> None:
     token = fake.token("admin")
     await who(keystone, token)

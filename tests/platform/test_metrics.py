@@ -26,7 +26,7 @@ async def answer(_request: Request) -> Response:
     return json_response({})
 
 
-async def nobody_knows(_headers: Headers) -> Caller:
+async def nobody_knows(_headers: Headers, _address: str) -> Caller:
     raise AuthenticationUnavailable
 
 

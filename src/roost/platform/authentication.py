@@ -15,8 +15,8 @@ from roost.platform.http import json_response
 from roost.platform.metrics import observe_unserved
 from roost.platform.shares import count_for
 
-Identify = Callable[[Headers], Awaitable[Caller]]
-"""A request's headers -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
+Identify = Callable[[Headers, str], Awaitable[Caller]]
+"""(a request's headers, the address that it is from) -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
 
 RETRY_AFTER_S = 1
 
@@ -45,7 +45,7 @@ class Authentication:
             return await self.app(scope, receive, send)
         begun_s = time.perf_counter()
         try:
-            scope[CALLER_KEY] = await self.identify(Headers(scope=scope))
+            scope[CALLER_KEY] = await self.identify(Headers(scope=scope), (scope.get("client") or ("",))[0])
         except Unauthorized as error:
             headers = {"WWW-Authenticate": self.challenge} if self.challenge else {}
             response = json_response(_keystone_error(401, "Unauthorized", error), 401, headers)
@@ -59,7 +59,7 @@ class Authentication:
         await response(scope, receive, send)
 
 
-async def noauth2(headers: Headers) -> Caller:
+async def noauth2(headers: Headers, _address: str = "") -> Caller:
     """Believe the headers: X-Auth-Token USER or USER:PROJECT, X-Project-Id, X-Roles, OpenStack-System-Scope.
 
     Without X-Roles the user `admin` has the role `admin` and others have none. A system scope leaves no project.

@@ -35,18 +35,21 @@ from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
 """Longer ones would be refused by Keystone's own server, which must not look like an outage."""
 
-REFUSALS = frozenset({404, 414, 431})
-"""What Keystone, or the server in front of it, says of a token that is none."""
+TOKENS_FAILED_MAX = 3
+"""So many tokens in a row must get no verdict for Keystone to count as down: one alone may be what it stumbles over."""
 
 REMEMBERED_MAX = 10_000
 """Verdicts, of those that were good and of those that were not; the least recently used go first."""
 
 REFUSED_CACHE_S = 5.0
+UNAVAILABLE = "The Keystone service is temporarily unavailable."
 DOWN_PAUSE_S = 1.0
 """For so long Keystone is not called again after it failed: in an outage, callers do not wait."""
 
 OWN_LIFE_USED = 0.9
-CONNECTIONS_MAX = 20
+CONNECTIONS_MAX = 40
+ADDRESS_CONNECTIONS_MAX = CONNECTIONS_MAX // 2
+"""Validations at once for the callers of one address: somebody who tries many tokens keeps nobody else waiting."""
 
 log = structlog.get_logger()
 
@@ -120,12 +123,16 @@ class Keystone:
         self._own_lock = asyncio.Lock()
         self._down_until_s = float("-inf")
         self._is_down = False
+        self._failing_until_s: dict[Key, float] = {}
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._good: OrderedDict[Key, _Verdict] = OrderedDict()
         self._refused: OrderedDict[Key, _Verdict] = OrderedDict()
         self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
-    async def identify(self, headers: Headers) -> Caller:
-        """Return the caller whose token it is. Raises Unauthorized, AuthenticationUnavailable.
+    async def identify(self, headers: Headers, address: str = "") -> Caller:
+        """Return the caller whose token it is, who calls from the address. Raises Unauthorized.
+
+        Raises AuthenticationUnavailable where Keystone gives no verdict.
 
         A service that passes a user's request on sends its own token in X-Service-Token. It needs one of
         service_token_roles; then the user's token may have expired meanwhile, as far as Keystone allows.
@@ -135,10 +142,10 @@ class Keystone:
             raise Unauthorized
         service = None
         if service_token := headers.get("x-service-token"):
-            service = await self._caller(service_token, allow_expired=False)
+            service = await self._caller(service_token, address, allow_expired=False)
             if not set(self._settings.service_token_roles).intersection(service.roles):
                 raise Unauthorized
-        caller = await self._caller(token, allow_expired=service is not None)
+        caller = await self._caller(token, address, allow_expired=service is not None)
         return caller if service is None else msgspec.structs.replace(caller, service=service)
 
     def figures(self) -> Iterator[Metric]:
@@ -156,9 +163,14 @@ class Keystone:
         async with self._own_lock:
             if self._own_token.text in ("", refused) or self._now() >= self._own_renewed_at:
                 status, headers, body = await self._request("POST", body=credentials_body(self._settings))
+                if status == 429 or status >= 500:
+                    raise self._failed(f"Keystone is in trouble: it answers {status}")
                 if status != 201 or "X-Subject-Token" not in headers:
                     raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
-                answer = self._decoded(body)
+                try:
+                    answer = _decode(body)
+                except msgspec.DecodeError as error:
+                    raise self._failed(f"Keystone's answer is no token: {error}") from error
                 life = answer.expires_at - self._now()
                 self._own_renewed_at = self._now() + life * OWN_LIFE_USED
                 roles = tuple(role.name for role in answer.roles)
@@ -170,7 +182,7 @@ class Keystone:
         if self._session is not None:
             await self._session.close()
 
-    async def _caller(self, token: str, *, allow_expired: bool) -> Caller:
+    async def _caller(self, token: str, address: str, *, allow_expired: bool) -> Caller:
         token = token.strip()
         if not re.fullmatch(LOOKS_LIKE_ONE, token):
             raise Unauthorized
@@ -181,7 +193,8 @@ class Keystone:
             async with lock:
                 verdict = self._remembered(key)  # of who held the lock before
                 if verdict is None:
-                    verdict = await self._ask_and_count(token, allow_expired=allow_expired)
+                    async with self._shares.setdefault(address, asyncio.Semaphore(ADDRESS_CONNECTIONS_MAX)):
+                        verdict = await self._ask_and_count(token, key)
                     self._remember(key, verdict)
         if verdict.caller is None:
             raise Unauthorized
@@ -208,17 +221,23 @@ class Keystone:
         if len(verdicts) > REMEMBERED_MAX:
             verdicts.popitem(last=False)
 
-    async def _ask_and_count(self, token: str, *, allow_expired: bool) -> _Verdict:
+    async def _ask_and_count(self, token: str, key: Key) -> _Verdict:
         try:
-            verdict = await self._ask(token, allow_expired=allow_expired)
+            verdict = await self._ask(token, key)
         except AuthenticationUnavailable:
             TOKENS.labels("unavailable").inc()
             raise
         TOKENS.labels("invalid" if verdict.caller is None else "valid").inc()
         return verdict
 
-    async def _ask(self, token: str, *, allow_expired: bool) -> _Verdict:
-        """Validate a token. A token of Roost's own that Keystone does not take any more is renewed once."""
+    async def _ask(self, token: str, key: Key) -> _Verdict:
+        """Validate a token. A token of Roost's own that Keystone does not take any more is renewed once.
+
+        What Keystone, or the server in front of it, refuses otherwise is no token. Raises AuthenticationUnavailable.
+        """
+        _, allow_expired = key
+        if self._clock() < self._failing_until_s.get(key, float("-inf")):
+            raise AuthenticationUnavailable(UNAVAILABLE)
         parameters = {"nocatalog": "1"} | ({"allow_expired": "1"} if allow_expired else {})
         own = (await self.own_token()).text
         headers = {"X-Auth-Token": own, "X-Subject-Token": token}
@@ -226,24 +245,25 @@ class Keystone:
         if status == 401:
             headers["X-Auth-Token"] = (await self.own_token(refused=own)).text
             status, _, body = await self._request("GET", headers=headers, parameters=parameters)
-        if status in REFUSALS:
-            return self._refusal()
-        if status != 200:
+        if status in (401, 403):
             hint = "; its user needs the role service or admin" if status == 403 else ""
             raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
-        answer = self._decoded(body)
+        if status != 429 and 400 <= status < 500:
+            self._failing_until_s.clear()
+            return self._refusal()
+        if status != 200:
+            raise self._failed_for(key, f"Keystone is in trouble: it answers {status}")
+        try:
+            answer = _decode(body)
+        except msgspec.DecodeError as error:
+            raise self._failed_for(key, f"Keystone's answer is no token: {error}") from error
+        self._failing_until_s.clear()
         if not allow_expired and answer.expires_at <= self._now():
             return self._refusal()
         return _Verdict(_caller_of(answer), answer.expires_at, self._clock() + self._settings.token_cache_s)
 
     def _refusal(self) -> _Verdict:
         return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)
-
-    def _decoded(self, body: bytes) -> _Token:
-        try:
-            return msgspec.json.decode(body, type=_Answer).token
-        except msgspec.DecodeError as error:
-            raise self._failed(f"Keystone's answer is no token: {error}") from error
 
     async def _request(
         self,
@@ -255,7 +275,7 @@ class Keystone:
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return (status, headers, body). No redirection gets a token. Raises AuthenticationUnavailable."""
         if self._clock() < self._down_until_s:
-            raise AuthenticationUnavailable("Keystone does not answer.")
+            raise AuthenticationUnavailable(UNAVAILABLE)
         if self._session is None:
             tls = trust(self._settings.cafile, insecure=self._settings.insecure)
             self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
@@ -271,20 +291,31 @@ class Keystone:
                 content = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._failed(f"Keystone does not answer: {reason_of(error)}") from error
-        if response.status == 429 or response.status >= 500:
-            raise self._failed(f"Keystone is in trouble: it answers {response.status}")
         if self._is_down and response.status in (200, 201, 404):
             self._is_down = False
             log.info("Keystone answers again")
         return response.status, response.headers, content
 
+    def _failed_for(self, key: Key, text: str) -> AuthenticationUnavailable:
+        """Return the error to raise for one token, which is not asked about for a while; of several, for all."""
+        self._failing_until_s[key] = self._clock() + DOWN_PAUSE_S
+        if len(self._failing_until_s) >= TOKENS_FAILED_MAX:
+            self._failing_until_s.clear()
+            return self._failed(text)
+        log.warning("Keystone gives no verdict on a token", reason=text, url=self._url)
+        return AuthenticationUnavailable(UNAVAILABLE)
+
     def _failed(self, text: str) -> AuthenticationUnavailable:
-        """Return the error to raise. The reason is in the log, once for each outage, and not in answers."""
+        """Return the error to raise for all tokens. The reason is in the log once for each outage, not in answers."""
         if not self._is_down:
             log.error("tokens cannot be validated", reason=text, url=self._url)
         self._is_down = True
         self._down_until_s = self._clock() + DOWN_PAUSE_S
-        return AuthenticationUnavailable("The Keystone service is temporarily unavailable.")
+        return AuthenticationUnavailable(UNAVAILABLE)
+
+
+def _decode(body: bytes) -> _Token:
+    return msgspec.json.decode(body, type=_Answer).token
 
 
 def _caller_of(token: _Token) -> Caller:
