@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -229,11 +230,12 @@ async def test_a_receiver_that_is_not_there_costs_nothing_but_time(database: Dat
     await write(database, ["a"])
     async with receiving() as receiver:
         url = receiver.url
-    async with delivering(database, Webhook(url, SECRET)) as deliverer:
+    host = urlsplit(url).netloc
+    async with delivering(database, Webhook(f"http://user:key@{host}/the/secret", SECRET)) as deliverer:
         assert not await deliverer.deliver()
     state = await state_of(database)
     assert state.waiting == 1
-    assert "cannot be reached" in (state.reason or "")
+    assert state.reason == f"http://{host} cannot be reached: Connection refused"
 
 
 async def test_what_is_refused_holds_up_its_subject_alone_until_it_is_parked(database: Database) -> None:

@@ -162,6 +162,15 @@ def test_oslo_lines_are_those_of_oslo_log(global_id: str | None) -> None:
     assert without_time(render_oslo(None, "info", event)) == without_time(oslo_line(message, request_context))
 
 
+def test_an_oslo_line_has_nothing_that_a_terminal_obeys() -> None:
+    sent = "a\x1b[2Jb\x9bc\x00d\u2028e\x85f"
+    event = {"event": "request", "client": "::1", "method": "GET", "path": f"/{sent}", "status": 404, "bytes": 0,
+             "microversion": None, "ms": 1.0, "request_id": "req-1", "user": sent, "reason": sent}  # fmt: skip
+    (line,) = render_oslo(None, "info", event).split("\n")
+    assert line.isprintable()
+    assert line.count(r"a\x1b[2Jb\x9bc\x00d\x2028e") == 2
+
+
 def test_oslo_lines_of_no_request_and_of_a_traceback_are_those_of_oslo_log() -> None:
     event = {"event": "process died", "level": "info", "process": "api-1", "child": "x y"}
     assert without_time(render_oslo(None, "info", {**event})) == without_time(oslo_line("process died child=x y", None))

@@ -14,12 +14,14 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 
 from roost.platform.delivery import Destination, Sent
+from roost.platform.errors import reason_of
 from roost.platform.outbox import Notification, Waiting
 from roost.platform.settings import NotificationSettings
 
@@ -139,6 +141,8 @@ class Webhook:
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
+        parts = urlsplit(url)
+        self._where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # a path may be a secret
         self._secret = secret
         self._session: aiohttp.ClientSession | None = None
 
@@ -150,7 +154,7 @@ class Webhook:
             async with asyncio.timeout(timeout_s):
                 await send_by_subject(batch, self._post, sent, subjects_at_once=SUBJECTS_AT_ONCE)
         except TimeoutError:
-            sent.away = f"{self._url} took longer than {timeout_s:g} s"
+            sent.away = f"{self._where} took longer than {timeout_s:g} s"
         return sent
 
     async def _post(self, notification: Notification) -> Failure | None:
@@ -163,9 +167,9 @@ class Webhook:
         }
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
-                status, words = answer.status, f"{self._url} answered {answer.status} {answer.reason or ''}".rstrip()
+                status, words = answer.status, f"{self._where} answered {answer.status} {answer.reason or ''}".rstrip()
         except (aiohttp.ClientError, OSError) as error:
-            return Failure(f"{self._url} cannot be reached: {error}", is_away=True)
+            return Failure(f"{self._where} cannot be reached: {reason_of(error)}", is_away=True)
         if status < 300:
             return None
         return Failure(words, is_away=status >= 500 or status in RETRIED_STATUSES)

@@ -5,6 +5,7 @@ What succeeds is described at the highest only. A schema that has a name, the ve
 once and referred to. Source: OpenAPI Specification 3.1.1.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -20,6 +21,8 @@ from roost.platform.http import JSON, Microversions, Version, json_response, sho
 from roost.platform.operations import Operation, Operations, Schema, Versions
 
 OPENAPI = "3.1.1"
+DOCUMENTS_MAX = 128
+"""Documents that are kept, one a microversion, of about 100 KB: a stranger may ask for all of them, again and again."""
 SECURITY_SCHEME = "keystone"
 OPENSTACK = "x-openstack"
 REF_TEMPLATE = "#/components/schemas/{name}"
@@ -84,7 +87,12 @@ def with_document(
     async def show_document(request: Request) -> Response:
         version = _read_version(about.microversions, request) if about.microversions else None
         server = request.scope.get("root_path", "") or "/"
-        return answer(request, describe(about, operations, version, server=server, asks_callers=asks_callers))
+        return answer(request, write(version, server))
+
+    @functools.lru_cache(maxsize=DOCUMENTS_MAX)
+    def write(version: Version | None, server: str) -> msgspec.Raw:
+        document = describe(about, operations, version, server=server, asks_callers=asks_callers)
+        return msgspec.Raw(msgspec.json.encode(document))
 
     summary, query = "this API as an OpenAPI 3.1 document", None
     if about.microversions:

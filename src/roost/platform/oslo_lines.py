@@ -5,11 +5,14 @@ requests Placement's requestlog.py, and its `time:` from Nova's.
 """
 
 import os
+import re
 import time
 from typing import Any
 
 REQUEST_EVENT = "request"
 """The event of a line that request_log.py writes."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What a terminal may obey, or a collector take for the end of a line: a caller may have sent it."""
 CONTEXT = ("request_id", "global_request_id", "user", "project", "domain", "system_scope", "user_domain",
            "project_domain")  # fmt: skip
 
@@ -25,7 +28,12 @@ def render_oslo(_logger: object, _method: str, event: dict[str, Any]) -> str:
     begin = f"{stamp}.{int(now_s * 1000) % 1000:03d} {os.getpid()}"
     message = _request_text(event) if event.get("event") == REQUEST_EVENT else _text(event)
     lines = [f"{begin} {level} roost.{process} [{_identity(context)}] {message}"]
-    return "\n".join([*lines, *(f"{begin} ERROR roost.{process} {line}" for line in traceback.splitlines())])
+    lines += [f"{begin} ERROR roost.{process} {line}" for line in traceback.splitlines()]
+    return "\n".join(CONTROL.sub(_escape, line) for line in lines)
+
+
+def _escape(control: re.Match[str]) -> str:
+    return f"\\x{ord(control[0]):02x}"
 
 
 def _identity(context: dict[str, Any]) -> str:
