@@ -221,10 +221,10 @@ async def test_other_aggregates_of_a_provider_are_kept(call: Any, compute: Compu
 async def test_where_placement_cannot_be_reached_the_change_is_made_and_mirrored_later(
     call: Any, compute: Compute, calls: Calls, failure: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operator_aggregates, "MIRROR_TIMEOUT_S", 0.2)
     kept, gone = await make(call, "kept"), await make(call, "gone")
     for aggregate in (kept, gone):
         await act(call, aggregate, "add_host", host="h1")
+    monkeypatch.setattr(operator_aggregates, "MIRROR_TIMEOUT_S", 0.2)
     calls.broken, calls.hangs = failure, failure is None
     with structlog.testing.capture_logs() as logs:
         assert (await act(call, kept, "add_host", host="h2")).body["aggregate"]["hosts"] == ["h1", "h2"]

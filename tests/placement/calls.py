@@ -34,7 +34,7 @@ class Api:
     ) -> tuple[int, Any]:
         """(status, decoded body or None); the answer's headers are kept."""
         path, _, query = path.partition("?")
-        lines = [(b"host", b"roost.test"), *((name.lower().encode(), text.encode()) for name, text in headers.items())]
+        lines = [(b"host", b"localhost"), *((name.lower().encode(), text.encode()) for name, text in headers.items())]
         if body is not None:
             lines.append((b"content-type", b"application/json"))
         if version:

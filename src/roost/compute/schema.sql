@@ -56,7 +56,9 @@ CREATE TABLE compute.host (
     -- So long has passed while somebody listened.
     promise_kept boolean NOT NULL DEFAULT false,
     -- When all guests of the host were last listed while the records are recovering.
-    listed_at timestamptz
+    listed_at timestamptz,
+    -- Its agent is of a lower service version than [compute] service_version_min: the ledger is to keep servers from it.
+    too_old boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
