@@ -3,7 +3,6 @@
 A web page whose name was pointed at this machine names itself in Host, and is refused (DNS rebinding).
 """
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -11,17 +10,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.http import Problem, json_response, problem_details
+from roost.platform.loopback import is_loopback
 from roost.platform.metrics import observe_unserved
 
 MISDIRECTED = Problem(421, title="Misdirected Request")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address; of names only localhost is known to be one."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class LocalHosts:

@@ -8,7 +8,7 @@ import typer
 
 from roost.cli.serving.roles import AUTHS, SERVICES, check_policy_word
 from roost.platform.errors import BadRequest
-from roost.platform.local_hosts import is_loopback
+from roost.platform.loopback import is_loopback
 
 if TYPE_CHECKING:
     from roost.seams.agent import HostReport

@@ -26,7 +26,7 @@ from roost.cli.serving.process_counts import choose_pool_size, choose_workers, c
 from roost.cli.serving.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.platform.errors import RoostError
-from roost.platform.local_hosts import is_loopback
+from roost.platform.loopback import is_loopback
 from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.systemd import notify
