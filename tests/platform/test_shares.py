@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from roost.platform import shares
-from roost.platform.auth import OPERATOR, Caller
+from roost.platform.auth import OPERATOR, Caller, project_counted
 from roost.platform.database import Database
 from roost.platform.health import Health
 from roost.platform.shares import ShareUsed, count_for
@@ -32,7 +32,7 @@ class Held:
         self._pool = pool
 
     async def hold(self, caller: Caller) -> None:
-        count_for(caller)
+        count_for(project_counted(caller))
         async with self._pool.connection():
             self.counts[caller] += 1
             await self.let_go.wait()
@@ -84,7 +84,7 @@ async def test_who_waits_for_its_own_share_is_told_so(pool: Database, monkeypatc
 
 async def test_transactions_within_others_wait_for_no_share(pool: Database) -> None:
     async def nest() -> None:
-        count_for(MEMBER)
+        count_for(project_counted(MEMBER))
         async with pool.transaction() as outer, pool.transaction() as inner:
             await outer.execute("SELECT 1")
             await inner.execute("SELECT 1")

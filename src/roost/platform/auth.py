@@ -36,6 +36,16 @@ ANONYMOUS = Caller(None, None)
 """The caller of a path that needs no authentication."""
 
 
+NOT_COUNTED_ROLES = frozenset({"admin", "service"})
+"""Of operators, and of services that ask on behalf of all projects."""
+
+
+def project_counted(caller: Caller) -> str | None:
+    """Return the project whose share of a process a request of the caller uses; None: nobody's."""
+    exempt = NOT_COUNTED_ROLES.intersection(caller.roles) or caller.system_scope is not None
+    return None if exempt else caller.project_id
+
+
 class Unauthorized(RoostError):
     """The request you have made requires authentication."""
 

@@ -10,7 +10,14 @@ from collections.abc import Awaitable, Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from roost.platform.auth import ANONYMOUS, CALLER_KEY, AuthenticationUnavailable, Caller, Unauthorized
+from roost.platform.auth import (
+    ANONYMOUS,
+    CALLER_KEY,
+    AuthenticationUnavailable,
+    Caller,
+    Unauthorized,
+    project_counted,
+)
 from roost.platform.http import json_response
 from roost.platform.metrics import observe_unserved
 from roost.platform.shares import count_for
@@ -53,7 +60,7 @@ class Authentication:
             body = _keystone_error(503, "Service Unavailable", error)
             response = json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})
         else:
-            count_for(scope[CALLER_KEY])
+            count_for(project_counted(scope[CALLER_KEY]))
             return await self.app(scope, receive, send)
         observe_unserved(response.status_code, time.perf_counter() - begun_s)
         await response(scope, receive, send)

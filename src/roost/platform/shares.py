@@ -9,21 +9,16 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from weakref import WeakValueDictionary
 
-from roost.platform.auth import Caller
 from roost.platform.errors import DatabaseUnavailable
 
 WAIT_S = 15.0
-EXEMPT_ROLES = frozenset({"admin", "service"})
-"""Of operators, and of services that ask on behalf of all projects."""
-
 _project_id: ContextVar[str | None] = ContextVar("project_id", default=None)
 """The project that the running request is counted for; None: for nobody."""
 
 
-def count_for(caller: Caller) -> None:
-    """Have what the running request does be counted for the caller's project."""
-    exempt = EXEMPT_ROLES.intersection(caller.roles) or caller.system_scope is not None
-    _project_id.set(None if exempt else caller.project_id)
+def count_for(project_id: str | None) -> None:
+    """Have what the running request does be counted for the project; None: for nobody."""
+    _project_id.set(project_id)
 
 
 class ShareUsed(DatabaseUnavailable):
