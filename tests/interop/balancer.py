@@ -17,7 +17,8 @@ class Balancer:
         self._open = asyncio.Event()
         self._open.set()
         self._unanswered: set[asyncio.StreamWriter] = set()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 
     def hold(self) -> None:
@@ -39,38 +40,60 @@ class Balancer:
 
         asyncio.run_coroutine_threadsafe(send(), self._loop).result(10)
 
+    def close(self) -> None:
+        """Close all connections."""
+
+        async def close() -> None:
+            self._server.close()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
     async def _listen(self) -> None:
-        await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there: asyncio.StreamWriter | None = None
         answering: asyncio.Task[None] | None = None
         to = 0
-        with suppress(OSError):
-            while data := await reader.read(1 << 16):
-                if writer not in self._unanswered:
-                    await self._open.wait()
-                    self._unanswered.add(writer)
-                if there is None or (there.is_closing() or to != self._target):
-                    if answering is not None and there is not None:
-                        answering.cancel()
-                        there.close()
-                    to = self._target
-                    answers, there = await asyncio.open_connection("127.0.0.1", to)
-                    answering = asyncio.create_task(self._answer(answers, writer))
-                there.write(data)
-                await there.drain()
-        self._unanswered.discard(writer)
-        if answering is not None:
-            answering.cancel()
-        for end in (there, writer):
-            if end is not None:
-                end.close()
+        try:
+            with suppress(OSError):
+                while data := await reader.read(1 << 16):
+                    if writer not in self._unanswered:
+                        await self._open.wait()
+                        self._unanswered.add(writer)
+                    if there is None or there.is_closing() or to != self._target:
+                        if answering is not None and there is not None:
+                            answering.cancel()
+                            there.close()
+                        to = self._target
+                        answers, there = await asyncio.open_connection("127.0.0.1", to)
+                        answering = asyncio.create_task(self._answer(answers, there, writer))
+                    there.write(data)
+                    await there.drain()
+        finally:
+            self._unanswered.discard(writer)
+            if answering is not None:
+                answering.cancel()
+            for end in (there, writer):
+                if end is not None:
+                    end.close()
 
-    async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, answers: asyncio.StreamReader, there: asyncio.StreamWriter, writer: asyncio.StreamWriter
+    ) -> None:
+        """Carry answers until the server goes; a client whose request is not sent yet learns nothing of that."""
         with suppress(OSError):
             while data := await answers.read(1 << 16):
                 self._unanswered.discard(writer)
                 writer.write(data)
                 await writer.drain()
-        writer.close()
+        there.close()
+        if writer in self._unanswered:
+            writer.close()

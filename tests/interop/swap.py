@@ -82,11 +82,11 @@ def way_back(world: SwapWorld) -> dict[str, Any]:
             _copy(world, "export-placement", *BACK, "--delete")
             found["last_export"] = _copy(world, "export-placement", *BACK, "--dry-run")
             claims = _claims(world, SECOND_PORT, servers)
-            world.roost.stop()
-            world.balancer.send_to(UPSTREAM_PORT)
             found["claims_differ"] = sum(
                 claims[uuid] != claim for uuid, claim in _claims(world, UPSTREAM_PORT, servers).items()
             )
+            world.balancer.send_to(UPSTREAM_PORT)
+        world.roost.stop()
         time.sleep(2 * EVERY_S)
     found |= _judge(world, outcomes)
     now = {server["id"]: server["status"] for server in cloud.servers()}
