@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,8 @@ def _judge_scheduling(log: Path) -> dict[str, bool]:
     All that Nova asks for a request bears one global request id. The scheduler is done with its last claim; what the
     computes ask while they build comes afterwards.
     """
-    by_request: dict[str, list[dict[str, Any]]] = {}
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        if event["event"] == "request" and "global_request_id" in event:
-            by_request.setdefault(event["global_request_id"], []).append(event)
+    by_request = _read_requests(log)
+    _print_refusals(by_request.values())
     longest = max(by_request.values(), key=lambda events: sum(map(_is_claim, events)))
     scheduling = longest[: max(number for number, event in enumerate(longest) if _is_claim(event)) + 1]
     seconds = sum(event["ms"] for event in scheduling) / 1000
@@ -119,6 +116,28 @@ def _judge_scheduling(log: Path) -> dict[str, bool]:
         f"one_request: Roost's part of scheduling below {SCHEDULED_S:g} s": seconds < SCHEDULED_S,
         "one_request: fewer than 2 refused claims for each server": refused < 2 * 48,
     }
+
+
+def _read_requests(log: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return global request id -> what was asked of Roost for it, in the order of the answers."""
+    by_request: dict[str, list[dict[str, Any]]] = {}
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "request" and "global_request_id" in event:
+            by_request.setdefault(event["global_request_id"], []).append(event)
+    return by_request
+
+
+def _print_refusals(requests: Iterable[Sequence[Mapping[str, Any]]]) -> None:
+    """Print Roost's part of boots that were refused by their search: all else of their time is Nova's."""
+    seconds = [
+        sum(event["ms"] for event in events) / 1000
+        for events in requests
+        if any(event["path"].startswith("/allocation_candidates") for event in events)
+        and not any(map(_is_claim, events))
+    ]
+    if seconds:
+        print(f"refused: {len(seconds)} boots, Roost's part is at most {max(seconds):.3f} s")  # noqa: T201
 
 
 def _is_claim(event: Mapping[str, Any]) -> bool:
