@@ -228,6 +228,9 @@ async def test_what_the_notifier_sends_begins_a_round_in_whichever_process_polls
         del cloud.neutron.ports[port]
         await notifier.send(notifier.change(segment, reserved=-1))
         await becomes(1)
+        new = Segment(5, segment.hosts)
+        await cloud.publish(new)
+        assert len(await cloud.nova.boot(1, clause(new))) == 1, "its round has counted it"
         for task in running:
             task.cancel()
 

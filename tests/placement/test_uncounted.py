@@ -63,6 +63,27 @@ async def test_a_boot_onto_a_new_network_waits_for_the_round_that_counts_it(
     assert len(await booting) == 1
 
 
+async def test_a_boot_waits_for_a_new_segment_beside_others(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud, new = await make()
+    monkeypatch.setattr(reads, "COUNTED_WITHIN_S", 60.0)
+    booting = asyncio.create_task(cloud.nova.boot(1, clause(*cloud.segments, new)))
+    await asyncio.sleep(2 * reads.COUNTED_RECHECK_S)
+    assert not booting.done()
+    await cloud.round()
+    assert len(await booting) == 1
+
+
+async def test_one_boot_waits_for_a_segment_beside_others_that_is_never_counted(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud, new = await make()
+    both = clause(*cloud.segments, new)
+    assert len(await cloud.nova.boot(1, both)) == 1
+    monkeypatch.setattr(reads, "COUNTED_WITHIN_S", 60.0)
+    async with asyncio.timeout(30):
+        assert len(await cloud.nova.boot(1, both)) == 1
+
+
 async def test_what_was_counted_is_remembered_by_who_starts_while_neutron_is_away(make: Make) -> None:
     cloud, new = await make()
     ledger, settings = cloud.ledger, cloud.ledger.settings

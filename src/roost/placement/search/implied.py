@@ -71,6 +71,15 @@ def names_uncounted(index: Index, query: CandidateQuery) -> bool:
     return uncounted is not None and any(uncounted[nic.edge_row].all() for nic in find_nics(index, query))
 
 
+def list_uncounted(index: Index, query: CandidateQuery) -> frozenset[str]:
+    """Return the segments that no round with Neutron has counted, of those where a NIC may get its address."""
+    uncounted = _segments(index).uncounted
+    if uncounted is None:
+        return frozenset()
+    rows = {row for nic in find_nics(index, query) for row in nic.edge_row[uncounted[nic.edge_row]].tolist()}
+    return frozenset(index.uuids[row] for row in rows)
+
+
 def find_only_segments(index: Index, segment_uuids: Iterable[str]) -> dict[str, str]:
     """Return network -> segment, of those segments that are the only one of their network."""
     networks = {uuid: index.networks.get(row) for uuid in segment_uuids if (row := index.find_row(uuid)) is not None}

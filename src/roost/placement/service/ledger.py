@@ -34,7 +34,8 @@ class Ledger:
     single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
     claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. neutron_zones: of
     segments, see rules.neutron.new_state. wakeups: to its poller. searches_seen: whether
-    searches named segments, of those since this was last kept.
+    searches named segments, of those since this was last kept. segments_given_up: those that a search of this process
+    has waited for in vain until a round had counted them.
     """
 
     database: Database
@@ -48,6 +49,7 @@ class Ledger:
     neutron_zones: Mapping[str, str] = field(default_factory=dict)
     wakeups: Wakeups | None = None
     searches_seen: set[bool] = field(default_factory=set)
+    segments_given_up: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""

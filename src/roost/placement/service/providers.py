@@ -112,6 +112,7 @@ async def delete_provider(ledger: Ledger, uuid: str) -> None:
 async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *, generation: int) -> int:
     """Set the inventories, and no others; return the provider's new generation.
 
+    While Neutron is polled, it tells of a new segment's addresses with this, and is asked for them.
     Raises ProviderNotFound, ConcurrentUpdate, ResourceClassNotFound, InventoryInUse.
     """
 
@@ -120,12 +121,15 @@ async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *
         return inventories
 
     try:
-        return await _change_inventories(ledger, uuid, decide, new=inventories)
+        generation = await _change_inventories(ledger, uuid, decide, new=inventories)
     except InventoryInUse as error:
         raise InventoryInUse(f"update conflict: {error}") from error
     except ResourceClassNotFound as error:
         opening = f"Unknown resource class in inventory for resource provider {uuid}"
         raise ResourceClassNotFound(f"{opening}: {error}") from error
+    for resource_class in inventories:
+        ledger.wake_poller(resource_class)
+    return generation
 
 
 async def add_inventory(ledger: Ledger, uuid: str, resource_class: str, inventory: Inventory) -> int:

@@ -12,7 +12,7 @@ from roost.placement.errors import InventoryMissing, ProviderNotFound, ResourceC
 from roost.placement.model import Allocation, NameKind, TypeUsage
 from roost.placement.search.candidates import Gathered, gather, to_candidates
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import add_addresses, find_nics, imply, names_uncounted
+from roost.placement.search.implied import add_addresses, find_nics, imply, list_uncounted, names_uncounted
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
@@ -72,7 +72,9 @@ def find_in(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidate
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """Return the candidates of one query; a network that was just made is waited for until a round has counted it.
+    """Return the candidates of one query; a segment that was just made is waited for until a round has counted it.
+
+    Some are never counted, as those without room for servers: one search waits for those of a network that has others.
 
     While the database is away they are of a recent index, as each claim of one is decided by the database.
     Raises ResourceClassNotFound, TraitNotFound.
@@ -82,9 +84,12 @@ async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
         ledger.searches_seen.add(bool(find_nics(index, query)))
     if ledger.settings.implied_addresses and ledger.counted_only:
         given_up_s = time.monotonic() + COUNTED_WITHIN_S
-        while names_uncounted(index, query) and time.monotonic() < given_up_s:
+        while (
+            names_uncounted(index, query) or list_uncounted(index, query) - ledger.segments_given_up
+        ) and time.monotonic() < given_up_s:
             await asyncio.sleep(COUNTED_RECHECK_S)
             index = await ledger.index.recent()
+        ledger.segments_given_up |= list_uncounted(index, query)
     start = ledger.env.random.randrange(2**16)
     matches = match(index, query, ledger.settings, start=start, counted_only=ledger.counted_only)
     if matches.funnel is not None:
