@@ -30,6 +30,7 @@ from roost.placement.search.implied import (
     find_nics,
     find_only_segments,
     imply,
+    list_uncounted,
     names_uncounted,
     share_hosts,
 )
@@ -533,3 +534,4 @@ def test_a_search_waits_for_networks_of_which_no_segment_was_counted(clauses: tu
         groups=(RequestGroup(suffix="", resources={VCPU: 1}, member_of=(frozenset(clauses),)),), limit=0
     )
     assert names_uncounted(index, query) is waits
+    assert list_uncounted(index, query) == ({a_segment_row(11, "a", free=1).uuid} if "a" in clauses else set())

@@ -19,6 +19,7 @@ from roost.placement.service.ledger import Ledger
 from roost.platform.database import Database
 from roost.platform.settings import NeutronSettings
 from roost.platform.wakeup import Wakeups
+from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import IPV4_ADDRESS
 
 Make = Callable[..., Awaitable[Cloud]]
@@ -231,6 +232,30 @@ async def test_what_the_notifier_sends_begins_a_round_in_whichever_process_polls
         new = Segment(5, segment.hosts)
         await cloud.publish(new)
         assert len(await cloud.nova.boot(1, clause(new))) == 1, "its round has counted it"
+        for task in running:
+            task.cancel()
+
+
+async def test_what_the_notifier_sends_begins_a_round_although_the_last_one_failed(
+    make: Make, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = await make((5, 2))
+    cloud.ledger.neutron, cloud.ledger.wakeups = cloud.neutron, Wakeups(database, (NEUTRON_CHANNEL,))
+    poll = NeutronPoll(cloud.ledger, cloud.neutron, NeutronSettings(url="http://x", poll_s=3600, full_s=3600))
+    asked = asyncio.Event()
+
+    async def fail() -> None:
+        asked.set()
+        raise NeutronUnavailable("away")
+
+    monkeypatch.setattr(cloud.neutron, "list_segments", fail)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(work) for work in (cloud.ledger.wakeups.run(), poll.run())]
+        await asked.wait()
+        monkeypatch.undo()
+        new = Segment(5, cloud.segments[0].hosts)
+        await cloud.publish(new)
+        assert len(await cloud.nova.boot(1, clause(new))) == 1
         for task in running:
             task.cancel()
 

@@ -11,8 +11,17 @@ from roost.platform.logs import EachMinute
 log = structlog.get_logger()
 
 
-async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
-    """Repeat the work until cancelled, over whatever happens, with interval_s between two times; logs say `name`."""
+async def repeat(
+    work: Callable[[], Awaitable[object]],
+    name: str,
+    *,
+    interval_s: float,
+    pause: Callable[[], Awaitable[object]] | None = None,
+) -> None:
+    """Repeat the work until cancelled, over whatever happens, with interval_s between two times; logs say `name`.
+
+    pause: waits instead, at most interval_s.
+    """
     task = asyncio.current_task()
     assert task is not None
     each_minute = EachMinute()
@@ -30,4 +39,4 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
             log.exception("periodic work failed", work=name, again_in_s=interval_s)
         if task.cancelling():
             raise asyncio.CancelledError  # which a failure of what was being cancelled has taken the place of
-        await asyncio.sleep(interval_s)
+        await (asyncio.sleep(interval_s) if pause is None else pause())

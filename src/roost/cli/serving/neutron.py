@@ -69,7 +69,8 @@ class NeutronPoll:
     async def run(self) -> None:
         """Poll until cancelled, over whatever happens."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s))
+            poll_s = self._settings.poll_s
+            tasks.create_task(repeat(self._poll, "agreeing with Neutron", interval_s=poll_s, pause=self._pause))
             keep = partial(keep_searches_seen, self._ledger)
             tasks.create_task(repeat(keep, "keeping which searches were seen", interval_s=SEARCHES_KEPT_S))
             if self._listener is not None:
