@@ -154,6 +154,7 @@ def right_lost(world: World) -> dict[str, Any]:
         world.agree()
         for roles in (["reader", "service"], ["service"]):  # without `service` it may validate no token
             keystone_roles.set_roles(roles)
+            keystone_roles.write_policy(granted=False)
             world.restart_roost(**often)  # with another token: Neutron believes one that it has seen for five minutes
             time.sleep(25)
             name = "+".join(roles) or "none"
@@ -164,11 +165,13 @@ def right_lost(world: World) -> dict[str, Any]:
             assert found[name]["used"] == before, found
             assert (found[name]["round_age_s"] or 0) > 10 or "eutron" in found[name]["readyz"], found
             keystone_roles.set_roles()
+            keystone_roles.write_policy()
             found[f"after {name}: agreed_after_s"] = world.agree(30)
         cloud.nova("DELETE", f"/servers/{other}")
         found["given_back_after_s"] = world.agree(30)
     finally:
         keystone_roles.set_roles()
+        keystone_roles.write_policy()
         world.restart_roost()
     return found
 

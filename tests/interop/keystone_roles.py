@@ -15,11 +15,15 @@ POLICY = """\
 """
 
 
-def write_policy() -> None:
-    """Let the role `service` see segments, where Roost's user is no admin; Neutron's own policies else."""
+def write_policy(*, granted: bool = True) -> None:
+    """Let the role `service` see segments, where Roost's user is no admin; Neutron's own policies else.
+
+    granted: whether it may. Neutron keeps a rule whose line is gone, so that another has to take its place.
+    """
     folder = Path(os.environ["ETC"], "neutron", "policy.d")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "roost.yaml").write_text("" if "admin" in ROLES else POLICY)
+    lines = POLICY if granted else POLICY.replace(" or role:service", "")
+    (folder / "roost.yaml").write_text("" if "admin" in ROLES else lines)
 
 
 def set_roles(wanted: Collection[str] = ROLES) -> None:
