@@ -11,7 +11,7 @@ from tests.upgrade.kept import ROOT
 DOCUMENT = ROOT / "docs" / "upgrade" / "agents.md"
 CLIENTS = ROOT / "docs" / "howto" / "openstack-clients.md"
 # tests/faults/test_rolling_agents.py has a fleet upgraded in each run.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 
 def test_agents_are_replaced_there_and_back_as_it_is_printed(data_dir: Path) -> None:
