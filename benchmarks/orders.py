@@ -19,6 +19,7 @@ from benchmarks.rows import Kind, Row
 
 VERSIONS = {"late": 1, "early-create": 2, "early": 3}
 """Order -> the service version of every agent that has it chosen."""
+VERSION_MIN = "ROOST_COMPUTE_SERVICE_VERSION_MIN"
 LOOK_S = 0.002
 LAUNCHED = """-- benchmarks.is_active
 SELECT status = 'ACTIVE' FROM compute.server WHERE name = $1
@@ -41,11 +42,14 @@ def order_of(row: Row) -> str:
 
 def measure_order(row: Row, order: str, data_dir: Path) -> tuple[Measured, float]:
     """Return one round, in a new Roost whose agents are all of the order's service version, and its p99 in ms."""
-    return asyncio.run(_measure(row, order, data_dir))
+    os.environ[VERSION_MIN] = "1"  # else hosts of older agents take no servers; for this row alone
+    try:
+        return asyncio.run(_measure(row, order, data_dir))
+    finally:
+        del os.environ[VERSION_MIN]
 
 
 async def _measure(row: Row, order: str, data_dir: Path) -> tuple[Measured, float]:
-    os.environ["ROOST_COMPUTE_SERVICE_VERSION_MIN"] = "1"  # else hosts of older agents take no servers
     async with world_of(row, data_dir, f"--service-version={VERSIONS[order]}") as world:
         await _boot_all(world, row.held, prefix="held")
         async with world.meter.stretch(row.amount, "server") as stretch:
