@@ -71,18 +71,19 @@ def api_policy(
         return Unrestricted()
     from roost.platform.policy import OsloPolicy, opened  # with oslo.policy, 0.2 s
 
-    defaults = _default_rules(service)
+    defaults = default_rules(service)
     if policy is not None and policy in PRESETS:
         if policy == "open":
             defaults = opened(defaults, but=frozenset({"admin_api"} if service == "placement" else ()))
         return OsloPolicy(defaults, enforce_new_defaults=PRESETS[policy])
     named = policy or (folder / settings.policy_file if settings.policy_file else None)
     file = None if named is None else Path(named)
-    names = {rule.name for each in VERSION_PATHS for rule in _default_rules(each)} if warns else None
+    names = {rule.name for each in VERSION_PATHS for rule in default_rules(each)} if warns else None
     return OsloPolicy(defaults, file=file, names_known=names, enforce_new_defaults=settings.enforce_new_defaults)
 
 
-def _default_rules(service: str) -> "list[RuleDefault]":
+def default_rules(service: str) -> "list[RuleDefault]":
+    """Return the policy rules of one service, with their defaults."""
     if service == "placement":
         from roost.placement.api import rules
     elif service == "network":

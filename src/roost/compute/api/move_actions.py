@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
-from roost.compute.api.policies import ADMIN, MEMBER, READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
+from roost.compute.api.policies import ADMIN, MANAGER, MEMBER, READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.api.server_bodies import refuse_attributes
 from roost.compute.errors import ActionRefused
@@ -89,6 +89,8 @@ async def _resize(compute: Compute, server: Server, body: ResizeBody, access: Ac
 
 
 async def _live_migrate(compute: Compute, server: Server, body: LiveBody, access: Access) -> None:
+    if body.host is not None:
+        access.enforce(MIGRATE_LIVE_HOST, server)
     request = MoveRequest(kind=MoveKind.LIVE, host=body.host, anyway=_forced(body.force, body.host))
     await service.begin_move(compute, server.id, request, access.requester)
 
@@ -145,18 +147,20 @@ async def _offload(_compute: Compute, server: Server, _body: Any, _access: Acces
 
 
 _MIGRATE, _SHELVE = "os_compute_api:os-migrate-server:", "os_compute_api:os-shelve:"
-MIGRATE_HOST = f"{_MIGRATE}migrate:host"
+MIGRATE_HOST, MIGRATE_LIVE_HOST = f"{_MIGRATE}migrate:host", f"{_MIGRATE}migrate_live:host"
 
 MOVE_ACTIONS: Actions = {
     "migrate": Action(
-        run=_migrate, rule=Rule(f"{_MIGRATE}migrate", ADMIN), body=Versions({(2, 1): None, (2, 56): MigrateBody | None})
+        run=_migrate,
+        rule=Rule(f"{_MIGRATE}migrate", MANAGER),
+        body=Versions({(2, 1): None, (2, 56): MigrateBody | None}),
     ),
     "resize": Action(run=_resize, rule=Rule(f"{SERVERS}resize", MEMBER), body=ResizeBody),
     "confirmResize": Action(run=_end(revert=False), rule=Rule(f"{SERVERS}confirm_resize", MEMBER), status=204),
     "revertResize": Action(run=_end(revert=True), rule=Rule(f"{SERVERS}revert_resize", MEMBER)),
     "os-migrateLive": Action(
         run=_live_migrate,
-        rule=Rule(f"{_MIGRATE}migrate_live", ADMIN),
+        rule=Rule(f"{_MIGRATE}migrate_live", MANAGER),
         body=LiveBody,
         attributes=Attributes(since={"force": (2, 30)}, until={"disk_over_commit": (2, 24), "force": FORCE_UNTIL}),
     ),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import MigrationAnswer, MigrationsAnswer, ServerMigrationsAnswer
 from roost.compute.api.pages import read_page
-from roost.compute.api.policies import ADMIN
+from roost.compute.api.policies import ADMIN, MANAGER
 from roost.compute.api.requests import (
     LIMIT,
     TIME,
@@ -97,7 +97,7 @@ class Migrations:
                 "DELETE": Operation(
                     summary="abort a live migration",
                     endpoint=self._abort,
-                    rule=Rule(f"{SERVER_RULES}delete", ADMIN),
+                    rule=Rule(f"{SERVER_RULES}delete", MANAGER),
                     since=(2, 24),
                     status=202,
                     errors=(400,),
@@ -107,7 +107,7 @@ class Migrations:
                 "POST": Operation(
                     summary="have the memory of a live migration taken over now, at the price of a longer pause",
                     endpoint=self._act,
-                    rule=Rule(f"{SERVER_RULES}force_complete", ADMIN),
+                    rule=Rule(f"{SERVER_RULES}force_complete", MANAGER),
                     since=(2, 22),
                     body=ForceCompleteBody,
                     status=202,

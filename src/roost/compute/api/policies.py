@@ -27,6 +27,7 @@ CHECKS = {
 """What the rules of operations refer to, and what operators' rules may."""
 
 ADMIN = "rule:context_is_admin"
+MANAGER = "rule:project_manager_or_admin"
 MEMBER = "rule:project_member_or_admin"
 READER = "rule:project_reader_or_admin"
 SERVICE = "rule:service_or_admin"
@@ -58,6 +59,7 @@ PARTS = {
     ATTACH_EXTERNAL: ADMIN,
     HOST_STATUS: ADMIN,
     "os_compute_api:os-migrate-server:migrate:host": ADMIN,
+    "os_compute_api:os-migrate-server:migrate_live:host": ADMIN,
     READDRESS_SERVER: ADMIN,
     UNSHELVE_TO_HOST: ADMIN,
     SERVER_EXTRA_SPECS: READER,

@@ -46,9 +46,9 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
             access = await Access.of(networks, policy, caller, owned=resource is not None)
             request.scope[ACCESS_KEY] = access
             if resource is None:
-                own = operation.owner_may and request.path_params[parameter] == caller.project_id
-                if not own:
-                    access.enforce(rule, owned_by(caller.project_id))
+                project_id = request.path_params[parameter] if operation.owner_may else caller.project_id
+                if not operation.owner_may or project_id != caller.project_id:
+                    access.enforce(rule, owned_by(project_id))
             elif parameter is not None:
                 await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
             elif method == "POST":

@@ -40,6 +40,7 @@ CHECKS = {
 """What the rules of operations refer to, and what operators' rules may. Nothing of Roost has a parent or a group."""
 
 ADMIN = "rule:admin_only or rule:service_api"
+MANAGER = "role:manager and project_id:%(project_id)s"
 MEMBER = "role:member and project_id:%(project_id)s"
 READER = "role:reader and project_id:%(project_id)s"
 NETWORK_MEMBER = "role:member and rule:network_owner"
@@ -82,7 +83,7 @@ ATTRIBUTES = {
     "get_port:binding:host_id": ADMIN,
     "get_port:binding:profile": ADMIN,
     "update_port:device_owner": NO_NETWORK_DEVICE,
-    "update_port:mac_address": ADMIN,
+    "update_port:mac_address": f"{ADMIN} or (role:manager and rule:network_owner)",
     "update_port:fixed_ips": OWN_NETWORK,
     "update_port:fixed_ips:ip_address": OWN_NETWORK,
     "update_port:fixed_ips:subnet_id": f"{OWN_NETWORK} or rule:shared",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.bodies import Text, Unserved, refuse_unserved
-from roost.network.api.policies import ADMIN
+from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
 from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
@@ -21,7 +21,7 @@ from roost.platform.http import Endpoint, json_response, read_json
 from roost.platform.operations import Operation, Operations, Rule
 
 PROJECT_ID_MAX = 255
-GET_QUOTA = Rule("get_quota", ADMIN)
+GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
 
 Maximum = (
     Annotated[int, Meta(ge=UNLIMITED, le=MAXIMUM_MAX)] | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType

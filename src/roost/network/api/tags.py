@@ -42,8 +42,10 @@ def tag_operations(context: Networks) -> Operations:
 
 
 def _rule(verb: str, kind: Kind) -> Rule:
+    """Return the rule of a kind's tags. Source: Neutron 29, which has not renamed that of segments'."""
     seen_by, changed_by = DEFAULTS[kind]
-    return Rule(f"{verb}_{kind}s_tags", seen_by if verb == "get" else changed_by)
+    name = f"{verb}_segments_tags" if kind == "segment" else f"{verb}_{kind}:tags"
+    return Rule(name, seen_by if verb == "get" else changed_by)
 
 
 def _of_all(context: Networks, kind: Kind) -> dict[str, Operation]:
