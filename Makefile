@@ -35,15 +35,15 @@ $(VENV)/.policies: tests/upstream_rules.py $(VENV)/.dev
 	$(BIN)/python -m tests.upstream_rules $(VENV)/upstream-policies
 	@touch $@
 
-test: $(VENV)/.dev  ## Format, lint, strict types and every test.
+test: $(VENV)/.dev  ## Format, lint, strict types and every test, of long series a third, which the commit chooses.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql $(VENV)/.policies
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not long" || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@export ROOST_SAMPLE_EACH=3; $(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not long" || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
 
-test-long: $(VENV)/.dev $(VENV)/.postgresql $(VENV)/.policies  ## Every test, the long ones too, with all stories: an hour or two.
+test-long: $(VENV)/.dev $(VENV)/.postgresql $(VENV)/.policies  ## Every test, series whole and the long ones too, with all stories: an hour or two.
 	SIMULATION_SEEDS=500 ROOST_SCHEMATHESIS_EXAMPLES=20 ROOST_FUZZ_SEEDS=10 \
 		$(BIN)/python -m pytest -q -n 4 --dist worksteal
 

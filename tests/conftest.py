@@ -17,6 +17,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
+from tests.sampling import deselect
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
@@ -44,12 +45,15 @@ STORIES_S_MAX = 240
 """What the simulation's stories may take of all workers together, on cores that do nothing else."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, and leave files together: what a file's tests share is made once."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest first, and leave files together: what a file's tests share is made once. Sample long series."""
     rank = {
         item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)) for item in items
     }
     items.sort(key=rank.__getitem__)
+    if left_out := set(deselect(items)):
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -13,6 +13,7 @@ from tests.conductor.test_port_races import ACTS, ROUNDS_MAX, Act, Between, atte
 from tests.conductor.world import World
 from tests.invariants import ALWAYS, SETTLED
 from tests.network.cloud import PROJECT
+from tests.sampling import sampled_from
 
 from roost.network.errors import PortInUse
 from roost.network.model.networks import Network
@@ -99,7 +100,7 @@ async def test_a_move_and_what_others_do_to_the_port(
         await world.run()
         ((host,),) = [[port.host or "" for port in await ports.list_ports(world.networks, PortFilter())]]
     for first, then in itertools.product(firsts, thens):
-        for number in itertools.count(1):
+        for number in sampled_from(1):
             assert number < ROUNDS_MAX
             port_id = await attach(world, network, device_id, host)
             between = Between(world, number, partial(attempt, then, world, port_id))
@@ -121,7 +122,7 @@ async def test_a_move_and_what_others_do_to_the_port(
 async def test_the_last_address_goes_to_a_move_or_to_a_build(world: World, built: str) -> None:
     network = await world.routed(rack1="10.1.0.0/30")
     done: set[Act] = set()
-    for number in itertools.count(2):
+    for number in sampled_from(2):
         assert number < ROUNDS_MAX
         act = MOVES[number % 2]
         port_id = await attach(world, network, "vm", None)

@@ -3,7 +3,6 @@
 A delete that is refused has changed nothing, whatever came between its steps; one that is granted leaves nothing.
 """
 
-import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.conductor.test_port_races import Between
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import after
+from tests.sampling import sampled_from
 
 from roost.compute.service import servers as server_service
 from roost.network.errors import NetworkInUse, NetworkNotFound, SubnetInUse
@@ -126,7 +126,7 @@ CASES = [(plain, bare), (plain, outside), (routed, addressed), (routed, server),
 @pytest.mark.parametrize(("make", "come"), CASES, ids=lambda item: item.__name__)
 async def test_what_comes_after_any_transaction_of_a_networks_delete(world: World, make: Make, come: Come) -> None:
     empty = await there(world)
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         network = await make(world)
         before = await there(world)
@@ -153,7 +153,7 @@ async def test_what_comes_after_any_transaction_of_a_networks_delete(world: Worl
 @pytest.mark.parametrize(("make", "come"), CASES, ids=lambda item: item.__name__)
 async def test_a_networks_delete_after_any_transaction_of_what_comes(world: World, make: Make, come: Come) -> None:
     empty = await there(world)
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         network = await make(world)
 
@@ -279,7 +279,7 @@ async def end(world: World, subnet: Subnet) -> None:
 async def test_an_automatic_subnet_goes_after_any_transaction_of_its_ports(world: World, act: Come) -> None:
     network = await world.routed(rack1="10.1.0.0/24")
     held = await bound(world, network)
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         subnet = await automatic(world, network)
 
@@ -300,7 +300,7 @@ async def test_ports_come_after_any_transaction_of_an_automatic_subnets_delete(w
     network = await world.routed(rack1="10.1.0.0/24")
     await server(world, network)
     held = set(await world.statuses())
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         subnet = await automatic(world, network)
         between = Between(world, number, lambda: attempt(act, world, network), publishes=True)

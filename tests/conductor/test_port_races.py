@@ -5,7 +5,6 @@ then everything agrees. Of moves this is what the Network API sees of them, for 
 """
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from unittest.mock import patch
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
+from tests.sampling import sampled_from
 
 from roost.compute.service.servers import get_server
 from roost.network.model.ports import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
@@ -184,7 +184,7 @@ async def _segments(world: World) -> list[Any]:
 @pytest.mark.parametrize(("act", "made"), CASES, ids=lambda item: getattr(item, "__name__", None))
 async def test_a_client_after_every_transaction_of_a_build(world: World, act: Act, made: bool) -> None:
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         _, port_id = await boot(world, network.id, act, made=made)
         between = Between(world, number, partial(attempt, act, world, port_id))
@@ -200,7 +200,7 @@ async def test_a_user_who_gives_the_port_to_the_server_itself_after_every_transa
     """Before the build has it, it is not the build's; then it is nobody else's to give."""
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
     seen: list[str] = []
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         server, port_id = await boot(world, network.id, bind, made=False)
 
@@ -224,7 +224,7 @@ async def test_a_port_made_for_a_server_after_every_transaction_of_its_build_is_
 ) -> None:
     """While it is being built nobody shows what it has; without other ports nothing says that it is."""
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         (server,) = await world.boot(*[network.id] * nics)
         wanted = PortRequest(network_id=network.id, project_id=PROJECT, device_id=server)
@@ -243,7 +243,7 @@ async def test_a_port_made_for_a_server_after_every_transaction_of_its_build_is_
 @pytest.mark.parametrize(("act", "made"), CASES, ids=lambda item: getattr(item, "__name__", None))
 async def test_a_client_after_every_transaction_of_a_delete(world: World, act: Act, made: bool) -> None:
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         server, port_id = await boot(world, network.id, act, made=made)
         await world.run()
@@ -261,7 +261,7 @@ async def test_a_client_after_every_transaction_of_a_delete(world: World, act: A
 @pytest.mark.parametrize("work", ["build", "delete"])
 async def test_a_build_and_a_delete_after_every_transaction_of_a_client(world: World, act: Act, work: str) -> None:
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
-    for number in itertools.count(1):
+    for number in sampled_from(1):
         assert number < ROUNDS_MAX
         server, port_id = await boot(world, network.id, act, made=False)
 
