@@ -21,7 +21,10 @@ PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
 
 @dataclass
 class Conductor:
-    """One conductor: its neighbours, its settings, its clock and chance. credentials: as they were found last."""
+    """One conductor: its neighbours, its settings, its clock and chance.
+
+    credentials: as they were found last. last_project: whose work had its turn last.
+    """
 
     compute: Compute
     placement: ClaimClient
@@ -32,6 +35,7 @@ class Conductor:
     settings: ConductorSettings = field(default_factory=ConductorSettings)
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
     credentials: Callable[[], Credentials] = lambda: LOCAL_CREDENTIALS
+    last_project: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from roost.conductor.moves import confirm, copy, hold, offload, restore, stop
 from roost.conductor.orders import give_orders
 from roost.conductor.place import place
 from roost.conductor.ports import allocate, create_ports
+from roost.conductor.turns import last_turn
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 from roost.platform.logs import EachMinute
 
@@ -88,9 +89,15 @@ async def run_once(conductor: Conductor) -> bool:
     settings = conductor.settings
     owner = conductor.env.new_uuid()
     rows = await lease_work(
-        conductor.compute, owner=owner, limit=settings.batch_rows, lease_s=settings.lease_s, cells=settings.cells
+        conductor.compute,
+        owner=owner,
+        limit=settings.batch_rows,
+        lease_s=settings.lease_s,
+        cells=settings.cells,
+        after=conductor.last_project,
     )
     if rows:
+        conductor.last_project = last_turn(conductor.last_project, [work.project_id for work in rows])
         await carry(Lease(conductor, owner), [Build(work) for work in rows])
     return bool(rows)
 

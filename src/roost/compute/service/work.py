@@ -15,18 +15,30 @@ from roost.compute.store import work as store
 from roost.compute.store.unknown_guests import destroy_unknown_guests_of
 
 LEASE_ROWS_MAX = 256
+TURN_ROWS = 16
+"""Rows of one project in a batch while other projects have rows that are due."""
 
 
 async def lease_work(
-    compute: Compute, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] = ()
+    compute: Compute, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] = (), after: str = ""
 ) -> list[Work]:
     """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database.
 
+    Projects have their turns, the first one the next after `after`. One that is alone fills the batch.
     cells: servers that were placed in other cells are left to others; empty: all cells are these.
     """
     assert limit <= LEASE_ROWS_MAX
-    async with compute.database.connection() as connection:
-        return await store.lease_work(connection, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
+    # Lookups, not a connection of the pool: a plan that was made while nothing was at work would read all rows.
+    async with compute.database.lookups() as connection:
+        return await store.lease_work(
+            connection,
+            owner=owner,
+            limit=limit,
+            turn_rows=TURN_ROWS,
+            lease_s=lease_s,
+            cells=list(cells) or None,
+            after=after,
+        )
 
 
 async def change_stages(

@@ -18,8 +18,9 @@ SELECT $1, s.id, $3, $4, s.host, $5, $6, $7::jsonb FROM compute.server s WHERE s
 
 # The attempts of a server's guests go on: a guest of a lower one is always an older one.
 INSERT_WORK = """-- compute.insert_move_work
-INSERT INTO compute.work (server_id, stage, excluded_hosts, attempt)
-SELECT $1, $2, $3::text[], coalesce((SELECT max(attempt) FROM compute.guest WHERE server_id = $1), 0)
+INSERT INTO compute.work (server_id, stage, excluded_hosts, attempt, project_id)
+SELECT id, $2, $3::text[], coalesce((SELECT max(attempt) FROM compute.guest WHERE server_id = $1), 0), project_id
+FROM compute.server WHERE id = $1
 """
 
 

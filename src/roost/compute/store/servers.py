@@ -20,7 +20,7 @@ SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb
 FROM unnest($1::uuid[], $2::text[], $13::text[]) WITH ORDINALITY AS new (id, name, hostname, index) ORDER BY index"""
 
 INSERT_WORK = """-- compute.insert_work
-INSERT INTO compute.work (server_id, stage) SELECT id, $2 FROM unnest($1::uuid[]) AS id"""
+INSERT INTO compute.work (server_id, stage, project_id) SELECT id, $2, $3 FROM unnest($1::uuid[]) AS id"""
 
 
 async def insert_servers(tx: Connection, new: NewServers) -> None:
@@ -41,7 +41,7 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
         new.request_id,
         new.hostnames,
     )
-    await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
+    await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value, new.project_id)
 
 
 DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
@@ -68,8 +68,9 @@ WITH marked AS (
         run_at = CASE WHEN {{idle}} THEN now() ELSE run_at END
     WHERE server_id = ANY($2::uuid[]) RETURNING server_id
 ), made AS (
-    INSERT INTO compute.work (server_id, stage, deleting)
-    SELECT id, '{Stage.DELETE.value}', true FROM unnest($1::uuid[]) AS id WHERE id <> ALL ($2::uuid[]) ORDER BY id
+    INSERT INTO compute.work (server_id, stage, deleting, project_id)
+    SELECT id, '{Stage.DELETE.value}', true, project_id FROM compute.server
+    WHERE id = ANY($1::uuid[]) AND id <> ALL ($2::uuid[]) ORDER BY id
     ON CONFLICT (server_id) DO NOTHING RETURNING server_id
 )
 SELECT count(*) FROM (SELECT FROM marked UNION ALL SELECT FROM made) AS work""".format(

@@ -14,15 +14,33 @@ from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE, list_servers_w
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
 
+# The time of the statement, since an index cannot be searched for one that goes on.
+DUE = """(w.run_at <= statement_timestamp() AND (w.lease_until IS NULL OR w.lease_until < statement_timestamp())
+    AND ($4::text[] IS NULL OR w.stage IN ('create_ports', 'place') OR NOT EXISTS (
+        SELECT FROM compute.host h WHERE h.name = w.placed ->> 'host' AND h.cell <> ALL ($4))))"""
+FIRST_PROJECT = "(SELECT w.project_id FROM compute.work w WHERE {0} ORDER BY w.project_id LIMIT 1)"
+
+
+def _next_project(after: str) -> str:
+    """Return the SQL of the project whose turn it is after that one; the first follows the last."""
+    return f"coalesce({FIRST_PROJECT.format(f'w.project_id > {after} AND {DUE}')}, {FIRST_PROJECT.format(DUE)})"
+
+
+# Only as many steps from project to project are made as the batch has room for: who reads `turns` stops there.
 # None while the records recover: they do not know yet what the hosts have.
 LEASE_WORK = f"""-- compute.lease_work
-WITH due AS (
-    SELECT server_id FROM compute.work
-    WHERE run_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until < clock_timestamp())
-        AND {FOLLOWS}
-        AND ($4::text[] IS NULL OR stage IN ('create_ports', 'place') OR NOT EXISTS (
-            SELECT FROM compute.host h WHERE h.name = placed ->> 'host' AND h.cell <> ALL ($4)))
-    ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
+WITH RECURSIVE turns AS (
+    SELECT {_next_project("$5")} AS project_id
+    UNION SELECT {_next_project("turns.project_id")} FROM turns WHERE turns.project_id IS NOT NULL
+), turn AS (
+    SELECT CASE WHEN count(*) > 1 THEN $6::integer ELSE $2::integer END AS rows
+    FROM (SELECT FROM turns WHERE project_id IS NOT NULL LIMIT 2) AS projects
+), due AS (
+    SELECT rows_due.server_id FROM turns CROSS JOIN LATERAL (
+        SELECT w.server_id FROM compute.work w WHERE w.project_id = turns.project_id AND {DUE}
+        ORDER BY w.run_at LIMIT (SELECT rows FROM turn) FOR UPDATE SKIP LOCKED
+    ) AS rows_due
+    WHERE {FOLLOWS} LIMIT $2::integer
 ), leased AS (
     UPDATE compute.work AS w SET lease_owner = $1, lease_until = clock_timestamp() + $3 * interval '1 second'
     FROM due WHERE w.server_id = due.server_id
@@ -39,13 +57,21 @@ LEFT JOIN compute.move m ON m.server_id = w.server_id AND m.open ORDER BY s.sequ
 
 
 async def lease_work(
-    tx: Connection, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] | None
+    tx: Connection,
+    *,
+    owner: str,
+    limit: int,
+    turn_rows: int,
+    lease_s: float,
+    cells: Sequence[str] | None,
+    after: str,
 ) -> list[Work]:
-    """Lease due rows that nobody holds to `owner`, oldest first.
+    """Lease due rows that nobody holds to `owner`, project after project, the oldest of each first.
 
+    turn_rows: of each project, where there are several. after: the project that had its turn last.
     cells: only servers that are on their hosts, or not placed yet; None for all.
     """
-    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)
+    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells, after, turn_rows)
     return [_work(row) for row in rows]
 
 
@@ -85,7 +111,7 @@ def _marks(row: Any) -> Marks:
     return read_row(Marks, row, "must_fail", stage=Stage(row["stage"]), kind=kind)
 
 
-# R22: who marked the row meanwhile is not overruled.
+# R22: who marked the row meanwhile is not overruled. A row that is kept is no sooner due: no index is written.
 WRITE_STAGE_CHANGES = """-- compute.write_stage_changes
 UPDATE compute.work AS w
 SET stage = new.stage, attempt = new.attempt, failures = new.failures,
@@ -93,7 +119,7 @@ SET stage = new.stage, attempt = new.attempt, failures = new.failures,
     placed = new.placed, failure = new.failure, deleting = w.deleting OR new.stage = 'delete',
     lease_owner = CASE WHEN new.keep THEN w.lease_owner END,
     lease_until = CASE WHEN new.keep THEN clock_timestamp() + $10 * interval '1 second' END,
-    run_at = clock_timestamp() + new.delay_s * interval '1 second'
+    run_at = CASE WHEN new.keep THEN w.run_at ELSE clock_timestamp() + new.delay_s * interval '1 second' END
 FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::integer[], $5::jsonb[], $6::jsonb[], $7::jsonb[],
     $8::boolean[], $9::double precision[])
     AS new (server_id, stage, attempt, failures, excluded_hosts, placed, failure, keep, delay_s)
