@@ -116,6 +116,8 @@ async def start_agent(cloud: Cluster, database: Database, name: str, token: str)
             return bool(await connection.fetchval("SELECT published = wanted FROM compute.host WHERE name = $1", name))
 
     await until(published)
+    async with CloudClient.connect(cloud.url, Access(token="admin")) as client:
+        await client.call("PUT", "/compute/v2.1/os-services/enable", {"host": name, "binary": "nova-compute"})
     return file
 
 
@@ -166,6 +168,18 @@ async def test_an_agent_with_a_token_boots_a_server_and_nobody_else_ends_it(
         [dict(row) | {"seen_at": 0} for row in table] for table in after
     ]
     assert guests_of(cloud, "boot-h1") == [server_id]
+
+
+async def test_a_host_that_nobody_declared_is_disabled_with_the_reason(client: CloudClient, database: Database) -> None:
+    token = await token_for(database, "invented-*")
+    assert (await call(client, token, "PUT", "/hosts", {"hosts": [host("invented-h1")]}))[0] == 200
+    shown = await client.call("GET", "/compute/v2.1/os-services?host=invented-h1")
+    (service,) = shown["services"]
+    assert service["status"] == "disabled"
+    assert service["disabled_reason"] == "registered by its agent and not accepted yet: roost-manage host accept NAME"
+    larger = host("invented-h2") | {"vcpus": 65_537}
+    status, answer = await call(client, token, "PUT", "/hosts", {"hosts": [larger]})
+    assert (status, answer["detail"]) == (400, "host invented-h2: 65537 VCPUs, expected at most 65536")
 
 
 async def test_one_host_too_many_refuses_the_whole_call(client: CloudClient, database: Database) -> None:

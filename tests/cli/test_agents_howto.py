@@ -51,7 +51,7 @@ def test_the_commands_let_an_agent_in_and_revoke_its_first_token(made: Cluster) 
         assert words[0] == "roost"
         return made.spawn(*words[1:], directory=folder)
 
-    certificates, serving, tokens, agents, changes = blocks()
+    certificates, serving, tokens, agents, accepting, changes = blocks()
     for line in certificates:
         shell(line)
     serve = start(serving[0])
@@ -67,6 +67,14 @@ def test_the_commands_let_an_agent_in_and_revoke_its_first_token(made: Cluster) 
         return [token["last_used_on"] is not None for token in listed if token["revoked_at"] is None]
 
     until_so(tokens_used, [True], made)
+
+    def waiting() -> list[bool]:
+        return [host["waiting"] for host in json.loads(shell("roost-manage host list --json"))]
+
+    until_so(waiting, [True], made)
+    assert "rack1-h1" in shell(accepting[0])
+    assert shell(accepting[1]) == "Accepted: rack1-h1\n"
+    assert waiting() == [False]
     for line in changes:
         shell(line.replace("ID", first) if "revoke" in line else line)
     until_so(tokens_used, [True], made)

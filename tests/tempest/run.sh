@@ -97,6 +97,9 @@ if [ "$what" = compute ]; then
     (cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" agent --api "$roost_url" --host h1 --host h2 \
         --token-file "$work/token") >"$work/agent.log" 2>&1 &
     pids+=($!)
+    until "$python" -c "from roost.cli.manage import main; main()" host accept h1 h2 --data-dir "$work/data" >>"$work/accept.log" 2>&1; do
+        sleep 1
+    done
     "$venv/bin/python" "$here/cloud.py" "$keystone_url/v3" "$roost_url/compute/v2.1" "$roost_url/network"
 fi
 sed -e "s|@@NOVA@@|$nova|g; s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"

@@ -17,6 +17,7 @@ from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.managing import config_commands, upstream_commands
 from roost.cli.managing.agent_token_commands import agent_token_app
 from roost.cli.managing.guest_commands import UUID, check_server, guests_app
+from roost.cli.managing.host_commands import host_app
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.manage_options import (
     ConfigFile,
@@ -36,6 +37,7 @@ app = new_program("roost-manage", "What operators do to a Roost's database.")
 app.add_typer(agent_token_app, name="agent-token")
 app.add_typer(recovery_app, name="recovery")
 app.add_typer(guests_app, name="guests")
+app.add_typer(host_app, name="host")
 placement_app = new_program("placement", "What nova-manage, placement-manage and placement-status do to Placement.")
 placement_app.add_typer(upstream_commands.db_app, name="db")
 placement_app.add_typer(upstream_commands.status_app, name="status")

@@ -152,6 +152,14 @@ class HostNotCovered(Forbidden):
     """The agent's token is not for that host."""
 
 
+class TooManyWaitingHosts(Forbidden):
+    """As many hosts of the token wait to be accepted as may."""
+
+
+class NoHostWaiting(NotFound):
+    """No host that waits to be accepted has such a name."""
+
+
 class AgentTokenNotFound(NotFound):
     """There is no such agent token."""
 

@@ -58,11 +58,14 @@ CREATE TABLE compute.host (
     -- When all guests of the host were last listed while the records are recovering.
     listed_at timestamptz,
     -- Its agent is of a lower service version than [compute] service_version_min: the ledger is to keep servers from it.
-    too_old boolean NOT NULL DEFAULT false
+    too_old boolean NOT NULL DEFAULT false,
+    -- Registered by an agent with a token; nobody declared it, and no operator has accepted it. Such a host is disabled.
+    waiting boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
 CREATE INDEX host_silent ON compute.host (name) WHERE silent;
+CREATE INDEX host_waiting ON compute.host (name) WHERE waiting;
 
 -- Agents, each with a row as soon as it holds a host.
 CREATE TABLE compute.agent (

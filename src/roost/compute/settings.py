@@ -17,11 +17,13 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     default_availability_zone: the zone of hosts that no host aggregate puts into another. keep_history_days: how long
     actions, migrations and faults of deleted servers are kept. keep_history_rows: how many rows of them at most.
     service_version_min: a host whose agent is of a lower service version is closed, and has no say in how servers are
-    built; an upgrade of older agents sets it to 1 first.
+    built; an upgrade of older agents sets it to 1 first. waiting_hosts_max: hosts of one agent's token that may wait to
+    be accepted.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
     service_version_min: Annotated[int, Meta(ge=1, le=SERVICE_VERSION)] = 3
+    waiting_hosts_max: Annotated[int, Meta(ge=0)] = 1000
     allow_resize_to_same_host: bool = False
     resize_confirm_window: Annotated[float, Meta(ge=0)] = 0
     image_url: str = ""

@@ -36,6 +36,9 @@ SERVICE_VERSION = 5
 SERVICE_VERSION_UNSAID = 4
 """Of an agent that does not say it."""
 
+CELL_DEFAULT = "cell1"
+"""Of hosts of which nobody says a cell."""
+
 GuestPort = ServerPort
 """One NIC of a guest, as its agent is told of it."""
 
@@ -79,7 +82,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     ram_mb: Count
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
-    cell: Name = "cell1"
+    cell: Name = CELL_DEFAULT
     service_version: Count = SERVICE_VERSION_UNSAID
 
 

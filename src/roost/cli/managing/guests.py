@@ -22,7 +22,7 @@ NONE, SOME, DONE = 0, 3, 0
 
 async def list_guests(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
     """Print the unknown guests, and what of their addresses is held; return the exit status."""
-    async with _open_compute(target, config) as compute:
+    async with open_compute(target, config) as compute:
         guests, chosen, answers = await list_unknown_guests(compute)
     sentences = [describe_addresses(guest, chosen, answers.get((guest.server_id, guest.host))) for guest in guests]
     if as_json:
@@ -44,7 +44,7 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None, 
 
     host: None for the only one that has it. Raises TargetRefused, GuestNotFound, GuestWanted.
     """
-    async with _open_compute(target, config) as compute:
+    async with open_compute(target, config) as compute:
         await destroy_unknown_guest(compute, server_id, host or await _find_host(compute, server_id))
     return DONE
 
@@ -54,7 +54,7 @@ async def adopt(target: LedgerTarget, console: Console, server_id: str, host: st
 
     host: None for the only one that has it.
     """
-    async with _open_compute(target, config) as compute:
+    async with open_compute(target, config) as compute:
         place = host or await _find_host(compute, server_id)
         await adopt_guest(compute, server_id, place)
     console.print(f"Server {server_id} is ACTIVE on host {place}.")
@@ -62,7 +62,8 @@ async def adopt(target: LedgerTarget, console: Console, server_id: str, host: st
 
 
 @asynccontextmanager
-async def _open_compute(target: LedgerTarget, config: Config) -> AsyncIterator[Compute]:
+async def open_compute(target: LedgerTarget, config: Config) -> AsyncIterator[Compute]:
+    """Yield the compute service on the target's records. Raises TargetRefused."""
     async with open_records(target, config) as records:
         if records.cloud is None:
             raise TargetRefused("there are no hosts in the database")

@@ -77,8 +77,9 @@ def _host_routes(api: Api, compute: Compute) -> list[Route]:
     async def register(request: Request) -> Response:
         body = await read_json(request, HostsBody, values_max=SET_VALUES_MAX)
         check_host_names(host.name for host in body.hosts)
-        (await hosts_allowed(request)()).check(host.name for host in body.hosts)
-        registered = await hosts.register_hosts(compute, body.hosts, agent=body.agent)
+        covered = await hosts_allowed(request)()
+        covered.check(host.name for host in body.hosts)
+        registered = await hosts.register_hosts(compute, body.hosts, agent=body.agent, covered=covered)
         compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 

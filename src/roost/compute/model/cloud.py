@@ -39,7 +39,8 @@ class Host(Struct, frozen=True, kw_only=True):
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
     call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
     gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there. too_old: its agent is of
-    a lower service version than [compute] service_version_min.
+    a lower service version than [compute] service_version_min. waiting: registered by an agent with a token, and
+    disabled until an operator accepts it.
     fence_after_s: its agent promises that its guests' NICs are down so long after the last lease ended; None: it
     promises nothing. promise_kept: the host is silent, and so long has passed.
     """
@@ -62,6 +63,7 @@ class Host(Struct, frozen=True, kw_only=True):
     down_told: bool = False
     cell_silent: bool = False
     too_old: bool = False
+    waiting: bool = False
     fence_after_s: float | None = None
     promise_kept: bool = False
 
@@ -125,6 +127,17 @@ class HostRow(Struct, frozen=True):
     state_wanted: int
     state_published: int
     created: bool = False
+
+
+class KnownHosts(Struct, frozen=True):
+    """What is known of the hosts that an agent registers. names: of those that exist already.
+
+    waiting: all hosts that wait, whosesoever. cells: those of the reports that a conductor or an accepted host is of.
+    """
+
+    names: frozenset[str]
+    waiting: frozenset[str]
+    cells: frozenset[str]
 
 
 class HostUpsert(HostReport, frozen=True, kw_only=True):

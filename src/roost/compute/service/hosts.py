@@ -14,8 +14,10 @@ from roost.compute.errors import HostHeld, HostNotFound
 from roost.compute.model.cloud import Host, HostRow, HostUpsert
 from roost.compute.model.server import Requester
 from roost.compute.model.work import WORK_CHANNEL
+from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
+from roost.compute.rules.waiting_hosts import WAITING_REASON, check_reports
 from roost.compute.service.agents import admit_call, log_older_agents
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
@@ -23,12 +25,14 @@ from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
+from roost.compute.store import waiting_hosts as waiting_store
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
 from roost.seams.agent import AgentIdentity, HostReport
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
+NAMES_LOGGED_MAX = 20
 PUBLISH_ROUNDS_MAX = 3
 ALLOCATION_RATIO = 1.0
 PROVIDER_NAMESPACE = uuid.UUID("6f1a6b1c-7c0e-5b52-9d53-2f6a4be0d1c7")
@@ -42,14 +46,20 @@ def provider_uuid_of(host: str) -> str:
     return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
 
 
-async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
+async def register_hosts(
+    compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None, covered: HostPatterns = EVERY_HOST
+) -> list[Host]:
     """Write these hosts, with their providers and networks; return them in the order of the names.
 
     agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
-    of an agent overrules. Of two reports of one host the later counts.
-    Raises AgentRefused, and HostHeld, which names the first host that another agent serves; hosts of its set are left
-    as they were.
+    of an agent overrules. Of two reports of one host the later counts. covered: what the agent's token is for; a host
+    that is new then waits until it is accepted. EVERY_HOST itself: agents have no tokens.
+    Raises AgentRefused, BadRequest and TooManyWaitingHosts as check_reports says, and HostHeld, which names the first
+    host that another agent serves; hosts of its set are left as they were.
     """
+    has_token = agent is not None and covered is not EVERY_HOST
+    if has_token:
+        await _check_reports(compute, reports, covered)
     if agent is not None:
         await admit_call(compute, agent, takes_leases=True)
     upserts = {report.name: _upsert(report) for report in reports}
@@ -61,15 +71,30 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
         async with compute.database.transaction() as tx:
             # The leases first: an agent without the lease changes nothing of the host.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
-            rows_written = await store.upsert_hosts(tx, batch, declared=agent is None, version_min=version_min)
+            rows_written = await store.upsert_hosts(
+                tx,
+                batch,
+                declared=agent is None,
+                version_min=version_min,
+                waiting_reason=WAITING_REASON if has_token else None,
+            )
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
             await announce_hosts(compute, tx, "create", [row.host for row in rows_written if row.created])
             rows += rows_written
+    if waiting := [row.host.name for row in rows if row.host.waiting]:
+        log.warning("hosts wait until they are accepted", hosts=len(waiting), names=waiting[:NAMES_LOGGED_MAX])
     names_behind = [row.host.name for row in rows if row.state_published < row.state_wanted]
     if names_behind:
         await publish_hosts(compute, names_behind)
     return sorted((row.host for row in rows), key=lambda host: host.name)
+
+
+async def _check_reports(compute: Compute, reports: Sequence[HostReport], covered: HostPatterns) -> None:
+    async with compute.database.connection() as connection:
+        names, cells = {report.name for report in reports}, {report.cell for report in reports}
+        known = await waiting_store.read_known(connection, names, cells)
+    check_reports(reports, known, covered=covered, waiting_hosts_max=compute.settings.waiting_hosts_max)
 
 
 async def _take_leases(

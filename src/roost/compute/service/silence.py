@@ -8,11 +8,10 @@ import structlog
 from roost.compute.rules import silence as rules
 from roost.compute.rules.silence import Listening
 from roost.compute.service.context import Compute
-from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.hosts import NAMES_LOGGED_MAX, publish_hosts
 from roost.compute.store import cells as cell_rows
 from roost.compute.store import hosts as store
 
-NAMES_LOGGED_MAX = 20
 PROMISE_MARGIN = 1.1
 """What the time that an agent promises is multiplied by: its clock may be slower than the database's."""
 

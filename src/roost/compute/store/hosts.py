@@ -20,7 +20,7 @@ COLUMNS = f"""host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, {SEEN_AT} AS seen_at,
     host.wanted, host.published, host.forced_down OR host.silent AS down, host.down_told, host.cell_silent,
-    host.too_old, host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
+    host.too_old, host.waiting, host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -28,10 +28,10 @@ BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down O
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
 INSERT INTO compute.host AS host
     (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, declared, service_version, seen_at,
-    silent, too_old)
+    silent, too_old, waiting, disabled, disabled_reason)
 SELECT name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, $2,
     CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END, $2,
-    NOT $2 AND service_version > 0 AND service_version < $3
+    NOT $2 AND service_version > 0 AND service_version < $3, $4::text IS NOT NULL, $4 IS NOT NULL, $4
 FROM jsonb_to_recordset($1::jsonb) AS report (name text, provider_uuid uuid, vcpus integer, ram_mb integer,
     disk_gb integer, physical_networks text[], cell text, service_version integer)
 ORDER BY name
@@ -45,7 +45,10 @@ ON CONFLICT (name) DO UPDATE SET
     wanted = host.wanted + CASE WHEN (excluded.declared OR NOT host.declared)
         AND (host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell) IS DISTINCT FROM
             (excluded.vcpus, excluded.ram_mb, excluded.disk_gb, excluded.physical_networks, excluded.cell)
-        THEN 1 ELSE 0 END,
+        OR (host.waiting AND excluded.declared) THEN 1 ELSE 0 END,
+    waiting = host.waiting AND NOT excluded.declared,
+    disabled = host.disabled AND NOT (host.waiting AND excluded.declared),
+    disabled_reason = CASE WHEN NOT (host.waiting AND excluded.declared) THEN host.disabled_reason END,
     declared = host.declared OR excluded.declared,
     service_version = CASE WHEN excluded.declared THEN host.service_version ELSE excluded.service_version END,
     updated_at = now()
@@ -53,13 +56,15 @@ RETURNING {COLUMNS}, host.xmax = 0 AS created"""
 
 
 async def upsert_hosts(
-    tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool, version_min: int
+    tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool, version_min: int, waiting_reason: str | None
 ) -> list[HostRow]:
     """Make or change hosts; where a host is declared, what its agent says of its size changes nothing.
 
     version_min: a new host whose agent is of a lower service version is closed from its beginning.
+    waiting_reason: why new hosts are disabled until they are accepted; None: they are accepted. One that is declared is.
     """
-    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, encode(hosts), declared, version_min)]
+    rows = await tx.fetch(UPSERT_HOSTS, encode(hosts), declared, version_min, waiting_reason)
+    return [_row(row) for row in rows]
 
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
@@ -279,10 +284,11 @@ async def list_servers_on(tx: Connection, names: Sequence[str]) -> dict[str, lis
     return servers
 
 
-# Who disables a host again without a reason leaves the one that was given.
+# Who disables a host again without a reason leaves the one that was given. Who enables one has accepted it.
 SET_HOST_STATE = f"""-- compute.set_host_state
 UPDATE compute.host SET disabled = coalesce($2, disabled), forced_down = coalesce($3, forced_down), updated_at = now(),
     disabled_reason = CASE WHEN coalesce($2, disabled) THEN coalesce($4, disabled_reason) END,
+    waiting = waiting AND coalesce($2, disabled),
     wanted = wanted + (coalesce($2, disabled) <> disabled OR coalesce($3, forced_down) <> forced_down)::int
 WHERE name = $1 RETURNING {COLUMNS}"""
 
@@ -333,6 +339,11 @@ DELETE FROM compute.host WHERE name = $1"""
 async def delete_host(tx: Connection, name: str) -> None:
     """Delete a locked host, and what is known of guests there."""
     await tx.execute(DELETE_HOST, name)
+
+
+def host_of(row: Any) -> Host:
+    """Return the host of a row with COLUMNS."""
+    return _row(row).host
 
 
 def _row(row: Any) -> HostRow:

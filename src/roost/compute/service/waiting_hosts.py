@@ -1,0 +1,34 @@
+"""Hosts that nobody declared: registered by agents with tokens, and disabled until an operator accepts them."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from roost.compute.errors import NoHostWaiting
+from roost.compute.model.cloud import Host
+from roost.compute.rules.agent_tokens import HostPatterns, check_patterns
+from roost.compute.service.context import Compute
+from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.notifications import announce_hosts
+from roost.compute.store import waiting_hosts as store
+
+log = structlog.get_logger()
+
+
+async def accept_hosts(compute: Compute, patterns: Sequence[str]) -> list[Host]:
+    """Accept the waiting hosts of these names or patterns, so that they take servers; return them by name.
+
+    Raises BadRequest for what is no pattern, and NoHostWaiting, which names the first that fits no waiting host.
+    """
+    check_patterns(patterns)
+    async with compute.database.transaction() as tx:
+        waiting = await store.list_waiting(tx)
+        for pattern in patterns:
+            if not any(map(HostPatterns((pattern,)).covers, waiting)):
+                raise NoHostWaiting(f"no host that waits is called {pattern}: roost-manage host list --waiting")
+        accepted = await store.accept(tx, list(filter(HostPatterns(patterns).covers, waiting)))
+        await announce_hosts(compute, tx, "update", accepted)
+    names = sorted(host.name for host in accepted)
+    log.info("hosts are accepted", names=names)
+    await publish_hosts(compute, names)
+    return sorted(accepted, key=lambda host: host.name)
