@@ -23,6 +23,7 @@ from roost.compute.rules.drift import (
     GUEST_MISSING,
     GUEST_STRAY,
     GUEST_UNKNOWN,
+    HOST_IDLE,
     HOST_OLD,
     PORT_ELSEWHERE,
     WENT_BACK,
@@ -113,7 +114,7 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
 
 
 OTHERS = {GUEST_STRAY, GUEST_MISSING, GUEST_UNKNOWN, ADDRESS_TWICE, PORT_ELSEWHERE, PORT_UNREACHED}
-OTHERS |= {INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED, CLAIM_PORTLESS, WENT_BACK, AGENT_TWICE, HOST_OLD}
+OTHERS |= {INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED, CLAIM_PORTLESS, WENT_BACK, AGENT_TWICE, HOST_OLD, HOST_IDLE}
 """Kinds for which a person, an agent or a Neutron is needed, so that each has a test of its own."""
 
 

@@ -60,12 +60,22 @@ CREATE TABLE compute.host (
     -- Its agent is of a lower service version than [compute] service_version_min: the ledger is to keep servers from it.
     too_old boolean NOT NULL DEFAULT false,
     -- Registered by an agent with a token; nobody declared it, and no operator has accepted it. Such a host is disabled.
-    waiting boolean NOT NULL DEFAULT false
+    waiting boolean NOT NULL DEFAULT false,
+    -- Launches that the host did not begin, one after another, though its agent polled.
+    unbegun integer NOT NULL DEFAULT 0,
+    -- When the last of them was given up.
+    unbegun_at timestamptz,
+    -- Closed for that: the ledger is to keep servers from it.
+    idle boolean NOT NULL DEFAULT false,
+    -- When it is, or was, opened for one launch, and how long after it was closed; 0 for a host that was not.
+    probe_at timestamptz,
+    probe_after_s double precision NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
 CREATE INDEX host_silent ON compute.host (name) WHERE silent;
 CREATE INDEX host_waiting ON compute.host (name) WHERE waiting;
+CREATE INDEX host_unbegun ON compute.host (name) WHERE unbegun > 0;
 
 -- Agents, each with a row as soon as it holds a host.
 CREATE TABLE compute.agent (

@@ -10,6 +10,7 @@ from enum import Enum
 from msgspec import Struct
 
 from roost.compute.model.work import Failure, Launch, Stage, StageChange, Work
+from roost.compute.service.idle_hosts import note_unbegun
 from roost.compute.service.work import withdraw_unbegun_guests
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.settings import ConductorSettings
@@ -27,12 +28,16 @@ class Verdict(Enum):
 
 
 class Judgement(Struct, frozen=True):
-    """counts: an attempt is used up. delay_s: of WAIT, until the next look. reason: what the host did not do."""
+    """counts: an attempt is used up. delay_s: of WAIT, until the next look. reason: what the host did not do.
+
+    unbegun: that it did not begin counts against the host.
+    """
 
     verdict: Verdict
     counts: bool = False
     delay_s: float = 0.0
     reason: str = ""
+    unbegun: bool = False
 
 
 def begin_wait_s(settings: ConductorSettings) -> float:
@@ -61,7 +66,8 @@ def judge_launch(launch: Launch | None, *, failures: int, settings: ConductorSet
     how = "though its agent asks for orders" if heard else "and was not heard of meanwhile"
     if launch is not None and launch.unknown_on is not None:
         how = f"since host {launch.unknown_on} has a guest of it that the records do not know: roost-manage guests list"
-    return Judgement(Verdict.ANOTHER_HOST, counts=True, reason=f"{reason}, {how}")
+    unbegun = heard and launch is not None and launch.unknown_on is None
+    return Judgement(Verdict.ANOTHER_HOST, counts=True, reason=f"{reason}, {how}", unbegun=unbegun)
 
 
 async def judge_launches(lease: Lease, builds: Sequence[Build], launches: Mapping[str, Launch]) -> list[StageChange]:
@@ -79,6 +85,12 @@ async def judge_launches(lease: Lease, builds: Sequence[Build], launches: Mappin
         begun = await withdraw_unbegun_guests(lease.conductor.compute, leaving, owner=lease.owner)
         waiting = Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings))
         judgements |= dict.fromkeys(begun, waiting)
+    # Of several that end together the one that was asked for last: their waits overlap.
+    asked_s_by_host: dict[str, float] = {}
+    for launch in (launches[server_id] for server_id, judgement in judgements.items() if judgement.unbegun):
+        asked_s_by_host[launch.host] = min(launch.asked_s, asked_s_by_host.get(launch.host, launch.asked_s))
+    if asked_s_by_host:
+        await note_unbegun(lease.conductor.compute, asked_s_by_host)
     return [_judged(build.work, judgements[build.work.server_id]) for build in builds]
 
 

@@ -53,6 +53,7 @@ class ClosedHosts(Struct, frozen=True):
     disabled: int = 0
     of_silent_cells: int = 0
     too_old: int = 0
+    idle: int = 0
 
     @property
     def words(self) -> str:
@@ -60,7 +61,8 @@ class ClosedHosts(Struct, frozen=True):
         down = [f"{self.down} down"] if self.down else []
         cells = [f"{self.of_silent_cells} in a cell whose conductors are gone"] if self.of_silent_cells else []
         old = [f"{self.too_old} with too old an agent"] if self.too_old else []
-        return ", ".join(down + cells + old)
+        idle = [f"{self.idle} that began no launch"] if self.idle else []
+        return ", ".join(down + cells + old + idle)
 
 
 ALL_OPEN = ClosedHosts()

@@ -29,6 +29,7 @@ from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.history import purge_history
 from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.idle_hosts import look as look_at_idle_hosts
 from roost.compute.service.moves import confirm_due
 from roost.compute.service.network_info import NetworkInfoHealer
 from roost.compute.service.recovery import look as look_at_recovery
@@ -163,6 +164,7 @@ class CloudParts:
             look_s = compute.settings.look_s
             return [
                 repeat(SilenceWatch(compute).look, "looking for silent hosts", interval_s=look_s),
+                repeat(partial(look_at_idle_hosts, compute), "looking for idle hosts", interval_s=look_s),
                 repeat(partial(look_at_recovery, compute), "looking whether hosts listed guests", interval_s=look_s),
             ]
         work: list[Coroutine[Any, Any, None]] = []

@@ -4,9 +4,10 @@ from prometheus_client.metrics_core import Metric
 
 from roost.cli.serving.openstack_metrics import new_gauge
 from roost.compute.service import Compute
-from roost.compute.service.hosts import count_promising
+from roost.compute.service.hosts import count_closed_hosts, count_promising
 from roost.compute.service.recovery import find_recovery
 from roost.compute.service.unknown_guests import count_unknown_guests
+from roost.compute.service.waiting_hosts import count_waiting_hosts
 
 
 async def read_host_metrics(compute: Compute) -> list[Metric]:
@@ -15,6 +16,10 @@ async def read_host_metrics(compute: Compute) -> list[Metric]:
     promising, hosts = await count_promising(compute)
     gauge.add_metric(["fence"], promising)
     gauge.add_metric(["none"], hosts - promising)
+    closed = new_gauge("roost_hosts_closed", ("reason",))
+    *_, idle = await count_closed_hosts(compute)
+    closed.add_metric(["idle"], idle)
+    closed.add_metric(["waiting"], await count_waiting_hosts(compute))
     recovery = await find_recovery(compute)
     waiting = new_gauge("roost_recovery_hosts", ("state",))
     waiting.add_metric(["missing"], 0 if recovery is None else recovery.missing)
@@ -24,4 +29,4 @@ async def read_host_metrics(compute: Compute) -> list[Metric]:
     unknown = new_gauge("roost_unknown_guests", ("addresses",))
     for addresses, count in (await count_unknown_guests(compute)).items():
         unknown.add_metric([addresses], count)
-    return [gauge, under_way, waiting, unknown]
+    return [gauge, closed, under_way, waiting, unknown]

@@ -40,7 +40,7 @@ class Host(Struct, frozen=True, kw_only=True):
     call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
     gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there. too_old: its agent is of
     a lower service version than [compute] service_version_min. waiting: registered by an agent with a token, and
-    disabled until an operator accepts it.
+    disabled until an operator accepts it. idle: its agent polls, and began none of the launches that it was asked for.
     fence_after_s: its agent promises that its guests' NICs are down so long after the last lease ended; None: it
     promises nothing. promise_kept: the host is silent, and so long has passed.
     """
@@ -64,6 +64,7 @@ class Host(Struct, frozen=True, kw_only=True):
     cell_silent: bool = False
     too_old: bool = False
     waiting: bool = False
+    idle: bool = False
     fence_after_s: float | None = None
     promise_kept: bool = False
 
@@ -144,6 +145,26 @@ class HostUpsert(HostReport, frozen=True, kw_only=True):
     """A reported host as a row; physical_networks sorted, each once."""
 
     provider_uuid: str
+
+
+class LaunchRecord(Struct, frozen=True, kw_only=True):
+    """How a host took the launches that it was asked for lately.
+
+    unbegun: those that it did not begin, one after another. unbegun_at: when the last of them was given up. idle: it is
+    closed for that. probe_at: when it is, or was, opened for one launch; probe_after_s: how long after it was closed, 0
+    for a host that was not. begun_at: when it last began one. asked_at: when it was last asked for one that it has not
+    begun. networks: the physical networks that it reaches.
+    """
+
+    host: str
+    unbegun: int = 0
+    unbegun_at: datetime | None = None
+    idle: bool = False
+    probe_at: datetime | None = None
+    probe_after_s: float = 0.0
+    begun_at: datetime | None = None
+    asked_at: datetime | None = None
+    networks: tuple[str, ...] = ()
 
 
 class HostUse(Enum):

@@ -34,6 +34,8 @@ HOST_WRONG = Kind("host-wrong",
     "published again")
 HOST_OLD = Kind("host-old", "a host is closed, since its agent is of a service version that is too low",
     "by you: start a newer agent, or lower [compute] service_version_min", RepairedBy.PERSON)
+HOST_IDLE = Kind("host-idle", "a host is closed, since its agent polls and began none of its last launches",
+    "by you: look why on the host; Roost tries it again by itself", RepairedBy.PERSON)
 MIRROR_WRONG = Kind("mirror-wrong", "the provider of a host is not in the placement aggregates of its host aggregates",
     "set again")
 GUEST_STRAY = Kind("guest-stray", "a host has a guest of a server that is not there, or is elsewhere",

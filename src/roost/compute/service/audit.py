@@ -60,6 +60,8 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
         drifts = [rules.judge_host(host, state_wanted, state, reaches_by_host.get(host.name), ratios=ratios[host.name])]
         if host.too_old:
             drifts.append(rules.HOST_OLD.drift(host.name, f"its agent is of service version {host.service_version}"))
+        if host.idle:
+            drifts.append(rules.HOST_IDLE.drift(host.name, "it polls, and began none of its last launches"))
         if state is not None:
             has = (state.placement_aggregates or frozenset()) & settled
             drifts.append(rules.judge_mirror(host.name, aggregates[host.name] & settled, has, aggregate_names))
@@ -78,7 +80,7 @@ async def _publish_hosts(compute: Compute, findings: Sequence[Finding[str, None]
 HOSTS = Check(
     pages=_list_hosts,
     look=_find_hosts,
-    repairs={rules.HOST_WRONG: _publish_hosts, rules.MIRROR_WRONG: _publish_hosts, rules.HOST_OLD: None},
+    repairs={rules.HOST_WRONG: _publish_hosts, rules.MIRROR_WRONG: _publish_hosts, rules.HOST_OLD: None, rules.HOST_IDLE: None},
     twice=True,
 )
 

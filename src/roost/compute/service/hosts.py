@@ -182,7 +182,7 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
     ratios: resource class -> the allocation ratio that its aggregates say; others have ALLOCATION_RATIO.
     """
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
-    is_closed = host.disabled or host.down or host.cell_silent or host.too_old
+    is_closed = host.disabled or host.down or host.cell_silent or host.too_old or host.idle
     return ProviderState(
         uuid=host.provider_uuid,
         name=host.name,

@@ -7,7 +7,7 @@ import structlog
 from roost.compute.errors import NoHostWaiting
 from roost.compute.model.cloud import Host
 from roost.compute.rules.agent_tokens import HostPatterns, check_patterns
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import waiting_hosts as store
@@ -32,3 +32,6 @@ async def accept_hosts(compute: Compute, patterns: Sequence[str]) -> list[Host]:
     log.info("hosts are accepted", names=names)
     await publish_hosts(compute, names)
     return sorted(accepted, key=lambda host: host.name)
+
+
+count_waiting_hosts = reading(store.count_waiting)

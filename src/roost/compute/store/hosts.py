@@ -20,7 +20,7 @@ COLUMNS = f"""host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, {SEEN_AT} AS seen_at,
     host.wanted, host.published, host.forced_down OR host.silent AS down, host.down_told, host.cell_silent,
-    host.too_old, host.waiting, host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
+    host.too_old, host.waiting, host.idle, host.fence_after_s, {IS_PROMISE_KEPT} AS promise_kept"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -186,17 +186,18 @@ async def read_clock(tx: Connection) -> datetime:
 
 COUNT_CLOSED = """-- compute.count_closed_hosts
 SELECT count(*) FILTER (WHERE silent OR forced_down) AS down, count(*) FILTER (WHERE disabled) AS disabled,
-    count(*) FILTER (WHERE cell_silent) AS cell_silent, count(*) FILTER (WHERE too_old) AS too_old
+    count(*) FILTER (WHERE cell_silent) AS cell_silent, count(*) FILTER (WHERE too_old) AS too_old,
+    count(*) FILTER (WHERE idle) AS idle
 FROM compute.host"""
 
 
-async def count_closed_hosts(tx: Connection) -> tuple[int, int, int, int]:
-    """Return how many hosts are down, disabled, of a cell without conductors, and have too old an agent.
+async def count_closed_hosts(tx: Connection) -> tuple[int, int, int, int, int]:
+    """Return how many hosts are down, disabled, of a cell without conductors, have too old an agent, and are idle.
 
     Some may be counted twice.
     """
     row = await tx.fetchrow(COUNT_CLOSED)
-    return (row["down"], row["disabled"], row["cell_silent"], row["too_old"])
+    return (row["down"], row["disabled"], row["cell_silent"], row["too_old"], row["idle"])
 
 
 COUNT_PROMISING = """-- compute.count_promising_hosts

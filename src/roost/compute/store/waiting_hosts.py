@@ -32,6 +32,15 @@ async def list_waiting(tx: Connection) -> list[str]:
     return [row["name"] for row in await tx.fetch(LIST_WAITING)]
 
 
+COUNT_WAITING = """-- compute.count_waiting_hosts
+SELECT count(*) FROM compute.host WHERE waiting"""
+
+
+async def count_waiting(tx: Connection) -> int:
+    """Return how many hosts wait."""
+    return int(await tx.fetchval(COUNT_WAITING))
+
+
 ACCEPT = f"""-- compute.accept_hosts
 UPDATE compute.host SET waiting = false, disabled = false, disabled_reason = NULL, wanted = wanted + 1,
     updated_at = now()
