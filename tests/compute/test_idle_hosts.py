@@ -72,6 +72,7 @@ def closed_for(record: LaunchRecord, seconds: float) -> LaunchRecord:
         (PROBED, None),
         (replace(PROBED, asked_at=ago(6)), None),
         (replace(PROBED, asked_at=ago(5)), closed_for(replace(PROBED, asked_at=ago(5)), 120)),
+        (replace(PROBED, unbegun_at=ago(5)), closed_for(replace(PROBED, unbegun_at=ago(5)), 120)),
         (replace(PROBED, asked_at=ago(1), probe_after_s=480), closed_for(replace(PROBED, asked_at=ago(1)), 900)),
         (replace(PROBED, asked_at=ago(1), probe_after_s=900), closed_for(replace(PROBED, asked_at=ago(1)), 900)),
         (replace(PROBED, begun_at=ago(1)), replace(SERVED, begun_at=ago(1))),

@@ -53,8 +53,11 @@ async def test_a_host_that_begins_nothing_is_closed_tried_again_and_open_once_it
     await pass_time(world, 60)
     assert await look(world.compute) == {"h1": False}
     assert await boot_round(world, network.id) == {*HOSTS}
-    await pass_time(world, -40)
-    assert await look(world.compute) == {}, "nothing is asked of it any more, and it has begun nothing"
+    assert await look(world.compute) == {"h1": True}, "the probe was given up"
+    await pass_time(world, 119)
+    assert await look(world.compute) == {}
+    await pass_time(world, 1)
+    assert await look(world.compute) == {"h1": False}
     await world.boot(network.id, count=6)
     await world.conduct()
     assert await look(world.compute) == {"h1": True}, "one launch is the probe"

@@ -64,7 +64,8 @@ def _judge(record: LaunchRecord, now: datetime) -> LaunchRecord:
     assert record.probe_at is not None, "a host that is closed has a probe"
     if record.idle:
         return replace(record, idle=False) if now >= record.probe_at else record
-    if record.asked_at is not None and record.asked_at >= record.probe_at:  # one launch is the probe
+    # One launch is the probe: it waits for the host, or was given up since.
+    if any(time is not None and time >= record.probe_at for time in (record.asked_at, record.unbegun_at)):
         return _closed(record, min(2 * record.probe_after_s, PROBE_AFTER_MAX_S), now)
     return record
 
