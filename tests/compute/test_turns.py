@@ -61,9 +61,7 @@ async def test_a_project_has_its_oldest_rows_leased_first(cloud: Compute) -> Non
     first, second, third = [(await boot(cloud, "p"))[0] for _ in range(3)]
     async with cloud.database.transaction() as tx:
         await tx.execute("UPDATE compute.work SET run_at = now() - interval '1 hour' WHERE server_id = $1", third)
-    leased = [
-        (await lease_work(cloud, owner=str(uuid.uuid4()), limit=1, lease_s=30))[0].server_id for _ in range(3)
-    ]
+    leased = [(await lease_work(cloud, owner=str(uuid.uuid4()), limit=1, lease_s=30))[0].server_id for _ in range(3)]
     assert leased == [third, first, second]
 
 

@@ -37,7 +37,8 @@ def _list_hosts(
 @host_app.command("accept", cls=PlainCommand)
 def _accept_hosts(
     hosts: Annotated[
-        list[str], typer.Argument(metavar="NAME|PATTERN", help="A waiting host, or a pattern of them: rack1-*, * for all.")
+        list[str],
+        typer.Argument(metavar="NAME|PATTERN", help="A waiting host, or a pattern of them: rack1-*, * for all."),
     ],
     data_dir: DataDir = None,
     database: DatabaseUrl = None,

@@ -19,7 +19,7 @@ PHYSICAL_NETWORKS_MAX = 64
 def check_reports(
     reports: Sequence[HostReport], known: KnownHosts, *, covered: HostPatterns, waiting_hosts_max: int
 ) -> None:
-    """Raise BadRequest for a host that is too large or of no cell, TooManyWaitingHosts for one too many of the token."""
+    """Raise BadRequest for a host that is too large or of no cell, TooManyWaitingHosts where too many would wait."""
     for report in reports:
         if (flaw := next(_list_flaws(report, known), None)) is not None:
             raise BadRequest(f"host {report.name}: {flaw}")
@@ -27,8 +27,8 @@ def check_reports(
     waiting = {name for name in known.waiting if covered.covers(name)}
     if names_new and len(waiting) + len(names_new) > waiting_hosts_max:
         raise TooManyWaitingHosts(
-            f"{len(waiting)} hosts that this token is for wait to be accepted, and {len(names_new)} more would be above "
-            f"[compute] waiting_hosts_max, {waiting_hosts_max}: roost-manage host accept"
+            f"{len(waiting)} hosts that this token is for wait to be accepted, and {len(names_new)} more would be above"
+            f" [compute] waiting_hosts_max, {waiting_hosts_max}: roost-manage host accept"
         )
 
 

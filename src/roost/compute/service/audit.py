@@ -80,7 +80,12 @@ async def _publish_hosts(compute: Compute, findings: Sequence[Finding[str, None]
 HOSTS = Check(
     pages=_list_hosts,
     look=_find_hosts,
-    repairs={rules.HOST_WRONG: _publish_hosts, rules.MIRROR_WRONG: _publish_hosts, rules.HOST_OLD: None, rules.HOST_IDLE: None},
+    repairs={
+        rules.HOST_WRONG: _publish_hosts,
+        rules.MIRROR_WRONG: _publish_hosts,
+        rules.HOST_OLD: None,
+        rules.HOST_IDLE: None,
+    },
     twice=True,
 )
 

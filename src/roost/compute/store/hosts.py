@@ -61,7 +61,7 @@ async def upsert_hosts(
     """Make or change hosts; where a host is declared, what its agent says of its size changes nothing.
 
     version_min: a new host whose agent is of a lower service version is closed from its beginning.
-    waiting_reason: why new hosts are disabled until they are accepted; None: they are accepted. One that is declared is.
+    waiting_reason: why new hosts are disabled until they are accepted; None: they are accepted. A declared one is.
     """
     rows = await tx.fetch(UPSERT_HOSTS, encode(hosts), declared, version_min, waiting_reason)
     return [_row(row) for row in rows]
