@@ -242,6 +242,7 @@ SERVED = """
 services = ["placement", "network"]
 listen = "127.0.0.1:1"
 agent_listen = "127.0.0.1:2"
+metrics_listen = "6"
 workers = 3
 agent_workers = 4
 conductors = 5
@@ -258,7 +259,8 @@ url = "postgresql://db/roost"
 """
 NONE = dict.fromkeys((*settings_file.ServeSettings.__struct_fields__, "pg_template", "placement_url"))
 MINE = {
-    "services": ["all"], "listen": "127.0.0.1:11", "agent_listen": "127.0.0.1:12", "workers": 13, "agent_workers": 14,
+    "services": ["all"], "listen": "127.0.0.1:11", "agent_listen": "127.0.0.1:12", "metrics_listen": "[::1]:16",
+    "workers": 13, "agent_workers": 14,
     "conductors": 15, "auth": "keystone", "policy": "default", "with_neutron": None,
 }  # fmt: skip
 
@@ -274,12 +276,14 @@ def test_serve_takes_from_the_files_what_the_command_line_does_not_say(tmp_path:
     config = write(tmp_path / "roost.toml", SERVED)
     told = chosen(config)
     assert (told.services, told.port, told.agent_port) == (("placement", "network"), 1, 2)
+    assert (told.metrics_host, told.metrics_port) == ("127.0.0.1", 6)
     assert (told.workers, told.agent_workers, told.conductors) == (3, 4, 5)
     assert (told.auth, told.policy, told.with_neutron, told.log.level) == ("noauth2", "open", True, "error")
     assert told.tls == ListenerTls(cert="/c", key="/k", agent_ca="/a")
     assert (told.target.database, told.config) == ("postgresql://db/roost", (str(config),))
     told = chosen(config, **MINE)
     assert (len(told.services), told.port, told.agent_port) == (4, 11, 12)
+    assert (told.metrics_host, told.metrics_port) == ("::1", 16)
     assert (told.workers, told.agent_workers, told.conductors) == (13, 14, 15)
     assert (told.auth, told.policy, told.with_neutron) == ("keystone", "default", True)
     told = chosen(config, tls=(Path("/mine"), Path("/key"), None))

@@ -2,13 +2,16 @@
 
 import os
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster import Cluster, cluster, until
 from tests.faults.test_connections import processes
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -60,8 +63,38 @@ async def test_a_process_that_does_not_answer_is_named_and_the_others_are_told(r
     await all_processes_up(roost)
     (listener,) = processes(roost, "agent-api")
     os.kill(listener, signal.SIGSTOP)
+    expected = {name: 0 if name == "agent-api-1" else 1 for name in EVERYBODY}
+
+    async def is_named() -> bool:
+        return {labels["process"]: value for labels, value in samples(roost, "roost_process_up")} == expected
+
     try:
-        up = {labels["process"]: value for labels, value in samples(roost, "roost_process_up")}
+        await until(is_named)  # what was told before is kept for a while
     finally:
         os.kill(listener, signal.SIGCONT)
-    assert up == {name: 0 if name == "agent-api-1" else 1 for name in EVERYBODY}
+
+
+def status_of(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_who_is_not_known_reads_metrics_where_only_this_machine_can_or_with_their_token(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "token").write_text("s3cret\n")
+    variables = {"ROOST_METRICS_TOKEN_FILE": str(tmp_path / "token")}
+    with cluster() as made:
+        made.serve(auth="noauth2", environment=variables, **{"metrics-listen": port})
+        listener = f"http://127.0.0.1:{port}"
+        for path in ("/metrics", "/metrics/openstack"):
+            main = made.url + path
+            assert [status_of(main), status_of(main, **{"X-Auth-Token": "admin"})] == [401, 401]
+            assert [status_of(main, Authorization=f"Bearer {word}") for word in ("s3cre", "s3cret")] == [401, 200]
+            assert [status_of(listener + path), status_of(listener + path, Host="evil.example")] == [200, 421]
+        assert status_of(f"{listener}/placement") == 404
+        metrics = urllib.request.urlopen(f"{listener}/metrics", timeout=10).read().decode()
+        assert 'roost_process_up{process="conductor-1"} 1.0' in metrics

@@ -5,7 +5,14 @@ import typer
 from typer.testing import CliRunner
 
 from roost.cli.main import app
-from roost.cli.serving.option_checks import read_address, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.serving.option_checks import (
+    read_address,
+    read_addresses,
+    read_agent_hosts,
+    read_metrics_address,
+    read_policy,
+    read_services,
+)
 from roost.seams.agent import HostReport
 
 LIKE = HostReport(name="", vcpus=8, ram_mb=1024, disk_gb=10, service_version=3, physical_networks=("p1",))
@@ -65,6 +72,19 @@ def test_whom_nobody_asks_is_on_this_machine(listen: str, agent_listen: str | No
     assert (addresses["agent_host"], addresses["agent_port"]) == agents
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", {}),
+        ("9178", {"metrics_host": "127.0.0.1", "metrics_port": 9178}),
+        ("10.0.0.1:9", {"metrics_host": "10.0.0.1", "metrics_port": 9}),
+        ("[::]:0", {"metrics_host": "::", "metrics_port": 0}),
+    ],
+)
+def test_metrics_have_a_listener_where_one_is_named(text: str, address: dict[str, object]) -> None:
+    assert read_metrics_address(text) == address
+
+
 @pytest.mark.parametrize("words", [(), ("--auth", "none")])
 @pytest.mark.parametrize("option", ["--listen", "--agent-listen"])
 @pytest.mark.parametrize("address", ["0.0.0.0", "[::]", "192.0.2.1", "roost.example.org"])
@@ -108,6 +128,8 @@ def test_hosts_are_named_or_counted(names: list[str] | None, fleet: str | None, 
         ("no service nova: expected all, or any of placement", lambda: read_services(["nova"])),
         ("--listen 8778: expected an address and a port", lambda: read_address("--listen", "8778")),
         ("--listen a:65536: expected an address and a port", lambda: read_address("--listen", "a:65536")),
+        ("--metrics-listen x: expected an address", lambda: read_metrics_address("x")),
+        ("--metrics-listen 127.0.0.1:65536: expected", lambda: read_metrics_address("65536")),
         ("--agent-listen x: expected an address", lambda: read_addresses("a:1", "x", auth="none")),
         (
             "--listen a: others reach it, and with --auth noauth2 each is an admin who says so",

@@ -17,14 +17,15 @@ from tests.platform.asgi import send_raw
 import roost.cli.serving.cloud_wiring  # noqa: F401 - each wing declares its own metrics
 from roost.cli.serving.address_metrics import read_address_metrics
 from roost.cli.serving.host_metrics import read_host_metrics
-from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics
+from roost.cli.serving.openstack_metrics import collect_openstack, read_neutron_metrics
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import run_round
 from roost.placement.service.neutron_view import NeutronView
 from roost.platform.keystone import Keystone
+from roost.platform.metrics_routes import MetricsText, metrics_routes
 from roost.platform.settings import KeystoneSettings
-from roost.platform.telemetry import UP, Telemetry, metrics_route
+from roost.platform.telemetry import UP, Telemetry
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
@@ -40,12 +41,13 @@ async def scraped(cloud: Cloud) -> Samples:
     ledger = ledger_of(cloud)
     keystone = Keystone(KeystoneSettings(auth_url="http://127.0.0.1:5"))
     figures = (ledger.database.figures, lambda: index_figures(ledger), keystone.figures)
-    app = Starlette(
-        routes=[
-            metrics_route(Telemetry("api-1", None, figures)),
-            openstack_metrics_route(ledger, lambda: read_address_metrics(cloud.networks)),
-        ]
-    )
+    texts = {
+        "/metrics": MetricsText(Telemetry("api-1", None, figures).collect),
+        "/metrics/openstack": MetricsText(
+            lambda: collect_openstack(ledger, lambda: read_address_metrics(cloud.networks))
+        ),
+    }
+    app = Starlette(routes=metrics_routes(texts, token="", open_paths=texts))
     samples: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for path in (b"/metrics", b"/metrics/openstack"):
         answer = await send_raw(app, "GET", path)

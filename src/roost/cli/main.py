@@ -78,6 +78,10 @@ AgentListen = Annotated[
         show_default="a free port of 127.0.0.1; of --listen with --auth none",
     ),
 ]
+MetricsListen = Annotated[
+    str | None,
+    typer.Option(help="Where the metrics are read; a port alone is one of 127.0.0.1.", show_default="nowhere"),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
@@ -140,6 +144,7 @@ def _serve(
     database: DatabaseUrl = None,
     listen: Listen = None,
     agent_listen: AgentListen = None,
+    metrics_listen: MetricsListen = None,
     workers: Workers = None,
     agent_workers: AgentWorkers = None,
     conductors: Conductors = None,
@@ -177,7 +182,8 @@ def _serve(
             read_settings(config), config,
             target=(data_dir, database, pg_bin), log=(log_level, log_format, log_file),
             tls=(tls_cert, tls_key, agent_ca),
-            services=services, listen=listen, agent_listen=agent_listen, workers=workers, agent_workers=agent_workers,
+            services=services, listen=listen, agent_listen=agent_listen,
+            metrics_listen=metrics_listen, workers=workers, agent_workers=agent_workers,
             conductors=conductors, auth=auth, insecure_auth=insecure_auth or None, policy=policy,
             with_neutron=with_neutron or None, beside=beside,
             pg_template=pg_template, placement_url=placement_url, cells=tuple(cell or ()),

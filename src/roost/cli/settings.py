@@ -12,14 +12,15 @@ from roost.compute.settings import ComputeSettings
 from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
-from roost.platform.config import ConfigPath, read_config
-from roost.platform.errors import BadRequest, reason_of
+from roost.platform.config import ConfigPath, read_config, read_secret
+from roost.platform.errors import BadRequest
 from roost.platform.settings import (
     ApiSettings,
     CorsSettings,
     KeystoneSettings,
     ListenerSettings,
     LogSettings,
+    MetricsSettings,
     NeutronSettings,
     NotificationSettings,
     PlacementClientSettings,
@@ -42,6 +43,7 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     services: tuple[str, ...] = ("all",)
     listen: str = "127.0.0.1:8778"
     agent_listen: str = ""
+    metrics_listen: str = ""
     workers: Annotated[int, Meta(ge=0, le=64)] = 0
     agent_workers: Annotated[int, Meta(ge=1, le=64)] = 1
     conductors: Annotated[int, Meta(ge=1, le=64)] = 1
@@ -78,10 +80,7 @@ class DatabaseSettings(Struct, frozen=True, kw_only=True):
         """Return the address of the PostgreSQL; None for a private one. Raises BadRequest."""
         if not self.url_file:
             return self.url or None
-        try:
-            url = Path(self.url_file).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadRequest(f"[database] url_file {self.url_file} cannot be read: {reason_of(error)}") from error
+        url = read_secret(self.url_file, option="[database] url_file")
         if not url.startswith(("postgresql://", "postgres://")):
             raise BadRequest(
                 f"[database] url_file {self.url_file}: expected postgresql://user:password@host/name in it"
@@ -104,6 +103,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     api: ApiSettings
     listeners: ListenerSettings
     log: LogSettings
+    metrics: MetricsSettings
     keystone: KeystoneSettings
     proxy: ProxySettings
     cors: CorsSettings

@@ -85,6 +85,14 @@ def gather(kind: type[T], *, sources: Sequence[Path], environment: Mapping[str, 
     return Configuration(files, tuple(values.values()), tuple(problems), None if problems else kind(**sections))
 
 
+def read_secret(file: str, *, option: str) -> str:
+    """Return what a file has that has one secret and nothing else. Raises BadRequest, which names the option."""
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{option} {file} cannot be read: {reason_of(error)}") from error
+
+
 def variable_of(section: str, option: str) -> str:
     """Return the variable that says the same as an option of a section."""
     return f"ROOST_{section}_{option}".upper()

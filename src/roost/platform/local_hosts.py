@@ -1,4 +1,4 @@
-"""Answers only who asks for this machine by a name of its own: where nobody needs a token, everybody here is an admin.
+"""Answers only who asks for this machine by a name of its own: where nobody needs a token, everybody here has it all.
 
 A web page whose name was pointed at this machine names itself in Host, and is refused (DNS rebinding).
 """
@@ -26,7 +26,7 @@ class LocalHosts:
         """Answer 421 where Host is no loopback's, or pass the request on."""
         if scope["type"] != "http" or _names_this_machine(Headers(scope=scope).get("host")):
             return await self.app(scope, receive, send)
-        text = "Host: expected localhost or a loopback address: with --auth none this machine alone is served"
+        text = "Host: expected localhost or a loopback address: without a token this machine alone is served"
         observe_unserved(MISDIRECTED.status, 0)
         await json_response(problem_details(MISDIRECTED, text, Request(scope)), MISDIRECTED.status)(
             scope, receive, send

@@ -1,13 +1,14 @@
 """Sections of roost.toml for what stands in front of the APIs and beside them.
 
-They are `[api]`, `[listeners]`, `[log]`, `[keystone]`, `[proxy]` and `[cors]`; `[neutron]` and `[placement_client]`,
-services that are asked; and `[notifications]`, who is told of changes.
+They are `[api]`, `[listeners]`, `[log]`, `[metrics]`, `[keystone]`, `[proxy]` and `[cors]`; `[neutron]` and
+`[placement_client]`, services that are asked; and `[notifications]`, who is told of changes.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from roost.platform.config import ConfigPath, read_secret
 from roost.platform.errors import BadRequest
 from roost.platform.tls import check_cafile
 
@@ -47,6 +48,30 @@ class LogSettings(Struct, frozen=True, kw_only=True):
     file: str = ""
     requests: bool = True
     slow_request_s: Annotated[float, Meta(gt=0)] = 1
+
+
+class MetricsSettings(Struct, frozen=True, kw_only=True):
+    """The section `[metrics]` of roost.toml: the bearer token that opens the metrics where not everybody may read them.
+
+    token_file: a file that has the token, and nothing else.
+    """
+
+    token: str = ""
+    token_file: ConfigPath = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for two tokens."""
+        if self.token and self.token_file:
+            raise ValueError("token and token_file: expected one of them")
+
+    def read_token(self) -> str:
+        """Return the token; "" for none. Raises BadRequest."""
+        if not self.token_file:
+            return self.token
+        token = read_secret(self.token_file, option="[metrics] token_file")
+        if not token:
+            raise BadRequest(f"[metrics] token_file {self.token_file}: expected a token in it")
+        return token
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The metrics of all processes of a server, which any of them answers at `/metrics`.
+"""The metrics of all processes of a server, of which any of them can tell.
 
 Each process listens on a Unix socket of its name in a folder that the server's processes share, and the one that
 answers asks the others. So nothing is written to disk, and all figures are as of now. Each sample has the label
@@ -13,14 +13,9 @@ from pathlib import Path
 import msgspec
 import structlog
 from msgspec import Struct
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
-from roost.platform.http import Api
 
 ANSWER_TIMEOUT_S = 3.0
 """Of the 10 s that Prometheus waits by default."""
@@ -88,15 +83,6 @@ class Telemetry:
         for metric in chain(REGISTRY.collect(), *(figures() for figures in self._figures)):
             samples = [Sample(sample.name, dict(sample.labels), sample.value) for sample in metric.samples]
             yield Family(metric.name, metric.documentation, metric.type, samples)
-
-
-def metrics_route(telemetry: Telemetry) -> Route:
-    """Return the route of `GET /metrics`."""
-
-    async def answer(_request: Request) -> Response:
-        return Response(await telemetry.collect(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    return Api().route("/metrics", {"GET": answer})
 
 
 class _Merged(Collector):

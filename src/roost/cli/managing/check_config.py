@@ -90,6 +90,7 @@ def _checks(config: Config, settings: Settings) -> Iterator[tuple[str, str, Call
     """Yield what to call for each section that is used; with the option, where no sentence names it."""
     serve = settings.serve
     yield "serve", "", lambda: _check_serve(config, settings)
+    yield "metrics", "token_file", settings.metrics.read_token
     if serve.auth == "keystone" or settings.keystone.auth_url:
         yield "keystone", "", settings.keystone.check
     if settings.neutron.url and not serve.with_neutron:

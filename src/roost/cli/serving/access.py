@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack", "/agent/v1"})
-"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is."""
+"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is.
+
+Metrics are there only with a token of their own, or where nobody needs one (wiring.py).
+"""
 
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
     "placement": ("", "/", "/openapi.json"),

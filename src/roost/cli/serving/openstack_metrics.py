@@ -8,35 +8,25 @@ Source: openstack-exporter, exporters/placement.go and neutron.go: names and lab
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from roost.placement.model import ProviderRow
 from roost.placement.service.figures import list_providers
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import read_address_figures
 from roost.platform.errors import DatabaseUnavailable
-from roost.platform.http import Api
 
 RESOURCE_LABELS = ("hostname", "resourcetype")
 ADDRESS_LABELS = ("network_id", "network_name", "subnet_name", "cidr", "ip_version", "project_id", "segment_id")
 
 
-def openstack_metrics_route(ledger: Ledger, addresses: Callable[[], Awaitable[list[Metric]]] | None) -> Route:
-    """Return the route of `GET /metrics/openstack`. addresses: None where no network is known."""
-
-    async def answer(_request: Request) -> Response:
-        metrics = list(inventory_metrics(await list_providers(ledger)))
-        if addresses is not None:
-            metrics += await addresses()
-        text = await asyncio.to_thread(generate_latest, _Given(metrics))
-        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    return Api().route("/metrics/openstack", {"GET": answer})
+async def collect_openstack(ledger: Ledger, addresses: Callable[[], Awaitable[list[Metric]]] | None) -> bytes:
+    """Return the text of `/metrics/openstack`. addresses: None where no network is known."""
+    providers = await list_providers(ledger)
+    others = [] if addresses is None else await addresses()
+    return await asyncio.to_thread(lambda: generate_latest(_Given([*inventory_metrics(providers), *others])))
 
 
 def inventory_metrics(providers: Sequence[ProviderRow]) -> Iterator[Metric]:

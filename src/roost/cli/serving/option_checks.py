@@ -49,6 +49,14 @@ def read_address(option: str, text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def read_metrics_address(text: str) -> dict[str, Any]:
+    """Return host and port of --metrics-listen, as ServeOptions has them; a port alone is one of 127.0.0.1."""
+    if not text:
+        return {}
+    host, port = read_address("--metrics-listen", f"127.0.0.1:{text}" if text.isdecimal() else text)
+    return {"metrics_host": host, "metrics_port": port}
+
+
 def read_addresses(listen: str, agent_listen: str | None, *, auth: str, insecure_auth: bool = False) -> dict[str, Any]:
     """Return host and port of both listeners, as ServeOptions has them.
 

@@ -18,21 +18,25 @@ import uvloop
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
+from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.fork_server import fork_on_request
 from roost.cli.serving.roles import ProcessConfig, is_placement_alone
-from roost.cli.serving.wiring import Parts, agent_listener, background_tasks, main_listener
+from roost.cli.serving.wiring import Parts, agent_listener, background_tasks, main_listener, metrics_listener
 from roost.cli.settings import read_settings
 from roost.platform.connection_limits import ConnectionLimits, raise_descriptor_limit, reserve
 from roost.platform.crash import check_crash_point, disarm_crash_point
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
+from roost.platform.loopback import is_loopback
+from roost.platform.tls import ListenerTls
 
 STOP_TIMEOUT_S = 4.0
 DATABASE_RETRY_S = 0.2
+METRICS_CONNECTIONS_MAX = 64
 BACKLOG = 4096
 """Connections that wait to be accepted; the kernel may allow fewer (net.core.somaxconn)."""
 
@@ -63,10 +67,13 @@ async def run(config: ProcessConfig) -> None:
 
 async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event, hurried: asyncio.Event) -> None:
     limits, server = _listener(config, parts) or (None, None)
+    tasks = background_tasks(config, parts)
+    if limits:
+        tasks.append(limits.watch())
+    if config.metrics_host:
+        tasks.append(_metrics_server(config, parts).serve())
     async with asyncio.TaskGroup() as group:
-        work = [group.create_task(_must_not_end(task)) for task in background_tasks(config, parts)]
-        if limits:
-            work.append(group.create_task(_must_not_end(limits.watch())))
+        work = [group.create_task(_must_not_end(task)) for task in tasks]
         serving = group.create_task(server.serve()) if server else None
         if serving:
             serving.add_done_callback(lambda _task: stopping.set())
@@ -105,42 +112,56 @@ async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Data
 
 
 def _listener(config: ProcessConfig, parts: Parts) -> tuple[ConnectionLimits, Server] | None:
-    """Return the listener of this role, None for one without. Processes of a role share one port (SO_REUSEPORT).
-
-    HTTP/1.1 alone: granian waits for ever for the first bytes of what may become HTTP/2.
-    """
+    """Return the listener of this role, None for one without. Processes of a role share one port (SO_REUSEPORT)."""
     if config.role == "api":
         app, host, port = main_listener(config, parts), config.host, config.port
     elif config.role == "agent-api":
         app, host, port = agent_listener(config, parts), config.agent_host, config.agent_port
     else:
         return None
-    settings = parts.settings.listeners
-    connections_max = raise_descriptor_limit(settings)
-    limits = ConnectionLimits(parts.drain.layer(app), settings, port=port, connections_max=connections_max)
-    server = Server(
-        limits,
+    connections_max = raise_descriptor_limit(parts.settings.listeners)
+    limits = ConnectionLimits(
+        parts.drain.layer(app), parts.settings.listeners, port=port, connections_max=connections_max
+    )
+    connections_accepted = connections_max + reserve(connections_max)
+    tls = _tls_options(config.tls, for_agents=config.role == "agent-api")
+    return limits, _new_server(limits, host, port, parts, connections_max=connections_accepted, tls=tls)
+
+
+def _metrics_server(config: ProcessConfig, parts: Parts) -> Server:
+    """Return the listener of the metrics; it speaks TLS where others than this machine reach it."""
+    host, port = config.metrics_host, config.metrics_port
+    tls = _tls_options(None if is_loopback(host) else config.tls)
+    app = metrics_listener(config, parts)
+    return _new_server(app, host, port, parts, connections_max=METRICS_CONNECTIONS_MAX, tls=tls)
+
+
+def _new_server(
+    app: ASGIApp, host: str, port: int, parts: Parts, *, connections_max: int, tls: dict[str, Any]
+) -> Server:
+    """Return a listener. HTTP/1.1 alone: granian waits for ever for the first bytes of what may become HTTP/2."""
+    idle_timeout_ms = int(parts.settings.listeners.idle_timeout_s * 1000)
+    return Server(
+        app,
         host,
         port,
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=int(settings.idle_timeout_s * 1000)),
+        http1_settings=HTTP1Settings(header_read_timeout=idle_timeout_ms),
         websockets=False,
         log_enabled=False,
         backlog=BACKLOG,
-        backpressure=connections_max + reserve(connections_max),
-        **_tls_options(config),
+        backpressure=connections_max,
+        **tls,
     )
-    return limits, server
 
 
-def _tls_options(config: ProcessConfig) -> dict[str, Any]:
+def _tls_options(tls: ListenerTls | None, *, for_agents: bool = False) -> dict[str, Any]:
     """Return granian's options for TLS; its own minimum, TLS 1.3, stays."""
-    tls = config.tls
     if tls is None:
         return {}
     options: dict[str, Any] = {"ssl_cert": Path(tls.cert), "ssl_key": Path(tls.key)}
-    if config.role == "agent-api" and tls.agent_ca is not None:
+    if for_agents and tls.agent_ca is not None:
         options |= {"ssl_ca": Path(tls.agent_ca), "ssl_client_verify": True}
     return options
 

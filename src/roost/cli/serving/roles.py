@@ -27,7 +27,8 @@ PRESETS: Mapping[str, bool] = {
 class Serving(Struct, frozen=True, kw_only=True):
     """What is served, where and to whom: the command line, the supervisor and its children share it.
 
-    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: files, folders.
+    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. metrics_host,
+    metrics_port: the metrics'; no host: there is none. config: files, folders.
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
     Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
     the conductors carry on with; none: as roost.toml says. log: the section [log] as the command line has it.
@@ -39,6 +40,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     port: int
     agent_host: str
     agent_port: int
+    metrics_host: str = ""
+    metrics_port: int = 0
     config: tuple[str, ...] = ()
     auth: str = "none"
     policy: str | None = None
@@ -53,7 +56,7 @@ class ProcessConfig(Serving, frozen=True, kw_only=True):
     """What a child process does.
 
     role: api, agent-api, conductor or reconciler. pool_size: database connections. metrics_dir: telemetry.py.
-    restarted: the one before it died.
+    metrics_host: of the one process of a server that serves them, "" in all others. restarted: the one before it died.
     """
 
     role: str

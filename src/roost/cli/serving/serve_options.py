@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.serving.log_options import choose_log
-from roost.cli.serving.option_checks import read_addresses, read_policy, read_services
+from roost.cli.serving.option_checks import read_addresses, read_metrics_address, read_policy, read_services
 from roost.cli.serving.supervisor import ServeOptions
 from roost.cli.serving.tls_options import listener_tls
 from roost.cli.settings import Config, ServeSettings, Settings, sources_of
@@ -37,6 +37,7 @@ def choose_options(
         **read_addresses(
             words["listen"], words["agent_listen"] or None, auth=words["auth"], insecure_auth=words["insecure_auth"]
         ),
+        **read_metrics_address(words["metrics_listen"]),
         workers=words["workers"],
         agent_workers=words["agent_workers"],
         conductors=words["conductors"],

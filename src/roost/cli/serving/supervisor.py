@@ -98,13 +98,10 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     _check_listeners(options)
     await _check_credentials(options)
     with contextlib.ExitStack() as stack:
-        port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
-        agent_port = 0
-        if "compute" in options.services:
-            agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+        ports = _hold_ports(stack, options)
         metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
         connections = await count_connections(options.target)
-        children += [Child(config) for config in _configs(options, port, agent_port, metrics_dir, connections)]
+        children += [Child(config) for config in _configs(options, ports, metrics_dir, connections)]
         for child in children:
             child.stop_timeout_s += settings.listeners.drain_s
         async with _database(options) as (opening, postgres):
@@ -124,6 +121,7 @@ def _end(children: Sequence[Child], stopping: asyncio.Event) -> None:
 def _check_settings(options: ServeOptions) -> Settings:
     """Return what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
     settings = read_settings(options.config, placement_url=options.placement_url)
+    settings.metrics.read_token()
     if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
         from roost.cli.serving.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
 
@@ -185,6 +183,19 @@ async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None
     return dsn
 
 
+def _hold_ports(stack: contextlib.ExitStack, options: ServeOptions) -> dict[str, int]:
+    """Keep the port of each listener, as Serving names them; 0 where there is none. Raises ServeError."""
+    held = {"port": 0, "agent_port": 0, "metrics_port": 0}
+    if options.listens:
+        held["port"] = _hold_port(stack, options.host, options.port, option="--listen")
+    if "compute" in options.services:
+        held["agent_port"] = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+    if host := options.metrics_host:
+        held["metrics_port"] = _hold_port(stack, host, options.metrics_port, option="--metrics-listen")
+        log.info("the metrics have a listener", host=host, port=held["metrics_port"])
+    return held
+
+
 def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
     """Keep a port for the children, who share it, for as long as this runs; 0 takes a free one. Raises ServeError."""
     try:
@@ -203,9 +214,9 @@ def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str
 
 
 def _configs(
-    options: ServeOptions, port: int, agent_port: int, metrics_dir: str, connections: int
+    options: ServeOptions, ports: dict[str, int], metrics_dir: str, connections: int
 ) -> list[ProcessConfig]:
-    """Return what each child does, the API's first. connections: that the database allows."""
+    """Return what each child does, the API's first, which serves the metrics. connections: that the database allows."""
     roles: list[tuple[str, int]] = []
     if "compute" in options.services:
         roles += [("agent-api", number) for number in range(1, options.agent_workers + 1)]
@@ -219,11 +230,9 @@ def _configs(
         roles = [*(("api", number) for number in range(1, workers + 1)), *roles]
     pool_size = choose_pool_size(connections=connections, processes=len(roles))
     serving = {name: getattr(options, name) for name in Serving.__struct_fields__}
-    serving |= {"port": port, "agent_port": agent_port}
-    return [
-        ProcessConfig(**serving, role=role, number=number, dsn="", pool_size=pool_size, metrics_dir=metrics_dir)
-        for role, number in roles
-    ]
+    serving |= ports | {"dsn": "", "pool_size": pool_size, "metrics_dir": metrics_dir}
+    configs = [ProcessConfig(**serving, role=role, number=number) for role, number in roles]
+    return [configs[0], *(msgspec.structs.replace(config, metrics_host="") for config in configs[1:])]
 
 
 async def _supervise(

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli.serving import access
-from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics, tell_neutron
+from roost.cli.serving.openstack_metrics import collect_openstack, read_neutron_metrics, tell_neutron
 from roost.cli.serving.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
@@ -31,11 +31,13 @@ from roost.platform.health import Health
 from roost.platform.health_routes import health_routes
 from roost.platform.http import Api, json_response
 from roost.platform.local_hosts import LocalHosts
+from roost.platform.loopback import is_loopback
+from roost.platform.metrics_routes import MetricsText, metrics_routes
 from roost.platform.mounts import mount
 from roost.platform.repeat import repeat
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog
-from roost.platform.telemetry import Telemetry, metrics_route
+from roost.platform.telemetry import Telemetry
 from roost.platform.wakeup import Wakeups
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from roost.platform.keystone import Keystone
 
 PRUNE_CHANGES_S = 60.0
+METRICS, METRICS_OPENSTACK = "/metrics", "/metrics/openstack"
 
 API = Api()
 """Roost's own paths."""
@@ -150,11 +153,8 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         tell = partial(tell_neutron, parts.ledger)
     alone = is_placement_alone(config.services)
     health = health_routes(parts.health, parts.drain, tell, lambda: alone and parts.ledger.index.is_recent())
-    routes: list[BaseRoute] = [*health, metrics_route(parts.telemetry)]
-    addresses = parts.cloud.address_metrics if parts.cloud else None
-    if parts.neutron:
-        addresses = partial(read_neutron_metrics, parts.ledger)
-    routes.append(openstack_metrics_route(parts.ledger, addresses))
+    open_metrics = (METRICS, METRICS_OPENSTACK) if config.auth == "none" else ()
+    routes: list[BaseRoute] = [*health, *_metrics_routes(parts, open_metrics)]
     if "compute" in served:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
@@ -167,7 +167,7 @@ def agent_app(parts: Parts) -> Starlette:
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
     health = health_routes(parts.health, parts.drain, parts.cloud.tell_recovery)
-    return _application(parts, [*health, metrics_route(parts.telemetry), agents, API.not_found()])
+    return _application(parts, [*health, agents, API.not_found()])
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
@@ -178,6 +178,27 @@ def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     if config.log.requests:
         app = RequestLog(app, config.log, quiet=True)
     return RequestIds(app)
+
+
+def metrics_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """Return the listener of the metrics: of the cloud's, too, without a token if only this machine reaches it."""
+    local = is_loopback(config.metrics_host)
+    routes = _metrics_routes(parts, (METRICS, METRICS_OPENSTACK) if local else (METRICS,))
+    app: ASGIApp = _application(parts, [*routes, API.not_found()])
+    if local:
+        app = LocalHosts(app)
+    return RequestIds(RequestLog(app, config.log, quiet=True))
+
+
+def _metrics_routes(parts: Parts, open_paths: Sequence[str]) -> list[Route]:
+    addresses = parts.cloud.address_metrics if parts.cloud else None
+    if parts.neutron:
+        addresses = partial(read_neutron_metrics, parts.ledger)
+    texts = {
+        METRICS: MetricsText(parts.telemetry.collect),
+        METRICS_OPENSTACK: MetricsText(partial(collect_openstack, parts.ledger, addresses)),
+    }
+    return metrics_routes(texts, token=parts.settings.metrics.read_token(), open_paths=open_paths)
 
 
 def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
