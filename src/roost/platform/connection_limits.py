@@ -161,7 +161,7 @@ class ConnectionLimits:
 
     async def watch(self) -> None:
         """Close what is above the limits, until cancelled."""
-        while not self._limit_answers():
+        while not self.limit_answers():
             await asyncio.sleep(LISTENING_CHECK_S)
         while True:
             begun_s = time.monotonic()
@@ -199,20 +199,21 @@ class ConnectionLimits:
         )
         return sum(self._close(connection) for connection in surplus)
 
-    def _limit_answers(self) -> bool:
+    def limit_answers(self) -> bool:
         """Set the kernel to cut connections that take nothing of their answers; False while nobody listens yet.
 
-        They inherit it from the socket that listens, which is granian's.
+        They inherit it from the sockets that listen, which are granian's: for a while two, where certificates changed.
         """
+        timeout_ms = int(self._settings.answer_timeout_s * 1000)
+        listening = False
         for descriptor in _list_descriptors():
             with _socket(descriptor) as own:
                 if own is None or not own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     continue
                 if own.getsockname()[1] == self._port:
-                    timeout_ms = int(self._settings.answer_timeout_s * 1000)
                     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-                    return True
-        return False
+                    listening = True
+        return listening
 
     def _list_connections(self) -> Iterator[Connection]:
         for descriptor in _list_descriptors():

@@ -10,16 +10,17 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, cast, get_args
 
 import msgspec
 import structlog
 
 from roost.platform.errors import BadRequest, reason_of
 from roost.platform.oslo_lines import render_oslo
-from roost.platform.settings import LogSettings
+from roost.platform.settings import LogLevel, LogSettings
 
 DEFAULTS = LogSettings()
+LEVELS = {level: getattr(logging, level.upper()) for level in get_args(LogLevel)}
 
 
 def configure_logging(process: str, settings: LogSettings = DEFAULTS) -> None:
@@ -28,19 +29,36 @@ def configure_logging(process: str, settings: LogSettings = DEFAULTS) -> None:
     format_chosen = settings.format
     if format_chosen == "auto":
         format_chosen = "console" if not settings.file and sys.stderr.isatty() else "json"
+    set_level(settings.level)
     structlog.configure(
         processors=[
+            _drop_below_level,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             *_renderers(format_chosen, process),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
     # Its pool warns, with a traceback, of every connection that it cannot restore; the requests say so themselves.
     logging.getLogger("asyncpg").setLevel(logging.ERROR)
+
+
+def set_level(level: str) -> None:
+    """Log events of this level and above, from now on."""
+    _threshold[0] = LEVELS[level]
+
+
+_threshold = [logging.INFO]
+
+
+def _drop_below_level(_logger: Any, method: str, event: Any) -> Any:
+    """Drop what nobody wants to see. Loggers are made once, with all levels, so that the level can change."""
+    if LEVELS.get(method, logging.ERROR) < _threshold[0]:
+        raise structlog.DropEvent
+    return event
 
 
 def _renderers(format_chosen: str, process: str) -> list[Any]:

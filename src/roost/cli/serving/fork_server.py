@@ -108,6 +108,7 @@ async def start_program(services: Sequence[str], requests: socket.socket) -> asy
 def fork_on_request() -> None:
     """Be a fork server until the supervisor is gone; return in each process that it asks for."""
     _name_process(FORK_SERVER)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nor does it end a process that does not listen to it yet
     gc.freeze()  # so that no collection writes to pages that all processes share
     channels: dict[int, socket.socket] = {}
     signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(channels))

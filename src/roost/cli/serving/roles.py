@@ -28,11 +28,11 @@ class Serving(Struct, frozen=True, kw_only=True):
     """What is served, where and to whom: the command line, the supervisor and its children share it.
 
     services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. metrics_host,
-    metrics_port: the metrics'; no host: there is none. config: files, folders.
-    auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
-    Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
-    the conductors carry on with; none: as roost.toml says. log: the section [log] as the command line has it.
-    with_neutron: the ledger is kept in agreement with the Neutron of `[neutron]`.
+    metrics_port: the metrics'; no host: there is none. config: files, folders. auth: of AUTHS. policy: a name of
+    PRESETS, or a file. tls: None for listeners that speak http. placement_url: the Placement service to use instead of
+    the ledger next door; None: as `[placement_client]` says. cells: whose servers the conductors carry on with; none:
+    as roost.toml says. log: the section [log] as the command line has it; log_level: the level that it says, "" for
+    none. with_neutron: the ledger is kept in agreement with the Neutron of `[neutron]`.
     """
 
     services: tuple[str, ...]
@@ -49,6 +49,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     placement_url: str | None = None
     cells: tuple[str, ...] = ()
     log: LogSettings = LogSettings()
+    log_level: str = ""
     with_neutron: bool = False
 
 

@@ -50,6 +50,7 @@ def choose_options(
         placement_url=options["placement_url"],
         cells=options["cells"],
         log=choose_log(settings.log, *log),
+        log_level=log[0] or "",
         with_neutron=words["with_neutron"],
     )
 

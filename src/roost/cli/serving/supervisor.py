@@ -26,6 +26,7 @@ from roost.cli.serving.process_counts import choose_pool_size, choose_workers, c
 from roost.cli.serving.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.platform.errors import RoostError
+from roost.platform.logs import set_level
 from roost.platform.loopback import is_loopback
 from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PostgresError, PrivatePostgres
@@ -83,13 +84,16 @@ class Child:
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called once, with the address, when everything answers.
 
-    The listeners then drain ([listeners] drain_s), unless a second signal comes.
+    SIGHUP has certificates, policy and the log's level read again. At the end the listeners drain ([listeners]
+    drain_s), unless a second signal comes.
     Raises BadRequest for the configuration, ServeError, PostgresError: the sentence says what to change.
     """
     stopping = asyncio.Event()
     children: list[Child] = []
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _end, children, stopping)
+        loop.add_signal_handler(number, _end, children, stopping)
+    loop.add_signal_handler(signal.SIGHUP, _read_again, children, options)
     settings = _check_settings(options)
     if settings.placement_client.url:
         from roost.cli.serving.placement_check import check_placement  # an HTTP client takes long to import
@@ -116,6 +120,25 @@ def _end(children: Sequence[Child], stopping: asyncio.Event) -> None:
             if child.process is not None:
                 child.process.send_signal(signal.SIGTERM)
     stopping.set()
+
+
+def _read_again(children: Sequence[Child], options: ServeOptions) -> None:
+    """Have the children read again what may change, if it can be used; nobody ends, and what is in flight goes on."""
+    try:
+        settings = _check_settings(options)
+        _check_listeners(options)
+    except RoostError as error:
+        log.error("nothing is read again: the configuration cannot be used", reason=str(error))
+        return
+    level = options.log_level or settings.log.level
+    set_level(level)
+    for child in children:
+        child.config = msgspec.structs.replace(
+            child.config, log=msgspec.structs.replace(child.config.log, level=level)
+        )  # of the next one, if it dies
+        if child.process is not None:
+            child.process.send_signal(signal.SIGHUP)
+    log.info("certificates, policy and the log's level are read again", level=level)
 
 
 def _check_settings(options: ServeOptions) -> Settings:
@@ -213,9 +236,7 @@ def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str
     return int(shared.getsockname()[1])
 
 
-def _configs(
-    options: ServeOptions, ports: dict[str, int], metrics_dir: str, connections: int
-) -> list[ProcessConfig]:
+def _configs(options: ServeOptions, ports: dict[str, int], metrics_dir: str, connections: int) -> list[ProcessConfig]:
     """Return what each child does, the API's first, which serves the metrics. connections: that the database allows."""
     roles: list[tuple[str, int]] = []
     if "compute" in options.services:
