@@ -28,8 +28,8 @@ REFUSALS: list[tuple[dict[str, Any] | None, dict[str, Any], int, str]] = [
     ({"status": "deactivated"}, {}, 400, f"Image {OTHER} is not active."),
     ({"min_ram": 1025}, {}, 400, "Flavor's memory is too small for requested image."),
     ({"min_disk": 11}, {}, 400, f"Flavor disk is {10 * GIB} bytes, minimum size is {11 * GIB} bytes."),
-    ({}, {"status": 500}, 503, f"cannot be asked for image {OTHER}: it answers 500."),
-    ({}, {"body": b"<html>"}, 503, f"cannot be asked for image {OTHER}: its answer is no image"),
+    ({}, {"status": 500}, 503, "The image service cannot be asked at the moment"),
+    ({}, {"body": b"<html>"}, 503, "The image service cannot be asked at the moment"),
 ]
 """Members of the image, or that there is none; what is answered instead; what comes of it."""
 

@@ -67,6 +67,6 @@ async def test_who_waits_too_long_for_a_lock_is_told_so_with_a_503() -> None:
                 answer = await client.call("PUT", f"/allocations/{a_uuid()}", claim({host: {"VCPU": 1}}))
                 assert time.monotonic() - started_s >= LEASE_S + 5
                 assert (answer.status, answer.headers.get("Retry-After")) == (503, "1"), answer
-                assert "another transaction holds what this one needs, try again" in answer.detail
+                assert "Another transaction held for too long what this one needs" in answer.detail
         finally:
             await database.close()

@@ -14,6 +14,7 @@ from tests.placement.worlds import provider
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.rules.neutron import Change, NeutronState, PortChange, SegmentChange, Surplus
 from roost.placement.rules.neutron_sight import (
+    WHERE_TOLD,
     Shortage,
     Sight,
     describe,
@@ -168,7 +169,7 @@ async def test_a_user_that_sees_a_part_only_is_refused_by_the_right_that_it_lack
             await cloud.round()
         sight = await cloud.sight()
         assert (sight.rounds_unbelieved, neutron.tokens_forgotten) == (number, number)
-        assert sight.note() == f"addresses are counted as they were: {sight.fault}"
+        assert sight.note() == f"addresses are counted as they were: {WHERE_TOLD}"
     cloud.ledger.neutron = neutron
     with pytest.raises(NeutronPartial, match=says):
         await AUDIT.run(cloud.ledger, repairs=Repairs.ALL)

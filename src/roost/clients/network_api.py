@@ -156,4 +156,4 @@ def _read_error(answer: bytes) -> _Error:
     try:
         return msgspec.json.decode(answer, type=_ErrorAnswer).NeutronError
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Error(message=" ".join(answer.decode(errors="replace").split())[:300])
+        return _Error()  # of a proxy, say: its page is nobody's reason

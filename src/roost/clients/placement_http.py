@@ -62,6 +62,12 @@ class PlacementClosed(PlacementUnavailable):
         self.operation = operation
 
 
+class PlacementRefusal(BadRequest):
+    """The Placement service refuses what Roost asks of it for this request."""
+
+    is_confidential = True
+
+
 class AccessLog:
     """Says once that the service refuses Roost, and once that it lets it in again, whoever in this process asks."""
 
@@ -123,9 +129,9 @@ class Answer(NamedTuple):
             raise PlacementUnavailable(f"the answer to {self.request_line} is not Placement's: {error}") from error
 
     def read_nothing(self) -> None:
-        """Raise BadRequest for a refusal."""
+        """Raise PlacementRefusal for a refusal."""
         if not self.good:
-            raise BadRequest(f"the Placement service refuses {self.request_line}: {self.detail}")
+            raise PlacementRefusal(f"the Placement service refuses {self.request_line}: {self.detail}")
 
     def _error(self) -> _Error:
         try:
@@ -245,7 +251,7 @@ class PlacementHttp:
 
     def _refusal(self, answer: Answer, operation: str) -> Exception:
         if answer.status == 406:
-            return BadRequest(f"the Placement service at {self.url} is too old: Roost needs its API from {OLDEST} on")
+            return PlacementRefusal(f"the Placement service at {self.url} is too old: Roost needs its API from {OLDEST} on")
         if answer.status == 401:
             what = "a credential is missing" if not self._token else "the credential is not valid"
             return PlacementClosed(f"the Placement service at {self.url} does not know Roost: {what} (401)")

@@ -145,7 +145,7 @@ async def _ensure_head(elsewhere: Elsewhere, state: ProviderState) -> Head:
     if head is None and await elsewhere.http.get(path, Head) is not None:
         raise _Changed  # another process made it meanwhile
     if answer.code == DUPLICATE_NAME or answer.status == 409:
-        raise ProviderNameTaken(answer.detail)
+        raise ProviderNameTaken
     if (
         state.parent_uuid is not None
         and await elsewhere.http.get(f"/resource_providers/{state.parent_uuid}", Head) is None
@@ -171,7 +171,7 @@ async def _ensure_inventories(elsewhere: Elsewhere, state: ProviderState, invent
         {"resource_provider_generation": present.resource_provider_generation, "inventories": inventories_wanted},
     )
     if answer.code == INVENTORY_IN_USE:
-        raise InventoryInUse(answer.detail)
+        raise InventoryInUse
     await _forget_names_if_refused(elsewhere, answer)
     _check(answer)
 

@@ -231,7 +231,9 @@ class Database:
         except TimeoutError:
             return f"all {self._pool.get_max_size()} connections of this process are in use for {within_s:g} s"
         except (asyncpg.PostgresError, asyncpg.InterfaceError, *UNAVAILABLE) as error:
-            return f"this process gets no connection: {reason_of(error)}"
+            if _each_minute.is_due(type(error).__name__):
+                log.warning("the database cannot serve", reason=reason_of(error))
+            return "this process gets no connection to the database"
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""

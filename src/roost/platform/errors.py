@@ -19,11 +19,20 @@ class RoostError(Exception):
 
     retry: ClassVar[Retry] = Retry.NEVER
     retry_after_s: float | None = None
+    is_confidential: ClassVar[bool] = False
+    """Whether its detail may name addresses or have other services' words: operators read it, callers do not."""
 
     def __str__(self) -> str:
         """Return the sentence that people read: the detail where there is one, else the docstring's first line."""
         if self.args and isinstance(self.args[0], str):
             return self.args[0]
+        return self._title()
+
+    def told(self) -> str:
+        """Return the sentence that callers read: the docstring's where the detail is for operators alone."""
+        return self._title() if self.is_confidential else str(self)
+
+    def _title(self) -> str:
         return (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
 
 
@@ -31,6 +40,7 @@ class DatabaseUnavailable(RoostError):
     """The database does not answer at the moment; the request can be repeated."""
 
     retry = Retry.NOW
+    is_confidential = True
     service: ClassVar[str] = "the database"
     is_logged: ClassVar[bool] = False
     """Whether it is in the log already when it is raised, so that who waits and tries again says nothing."""
@@ -50,6 +60,8 @@ class LockTimeout(DatabaseUnavailable):
 
 class RequestTimeout(DatabaseUnavailable):
     """The request took too long; it can be repeated."""
+
+    is_confidential = False
 
 
 class BodyTimeout(RoostError):

@@ -3,12 +3,17 @@
 import asyncio
 
 import asyncpg
+import structlog
 
 from roost.platform.database import UNAVAILABLE, Connection, Database
+from roost.platform.errors import reason_of
+from roost.platform.logs import EachMinute
 
 ANSWER_S = 0.7
 """`/healthz` is answered within a second, whatever the database does."""
 LOOK_TIMEOUT_S = 5.0
+
+log = structlog.get_logger()
 
 LIMIT_MEMORY = """-- platform.limit_memory
 SET LOCAL work_mem = '64kB'
@@ -27,9 +32,13 @@ class Health:
         self._database = database
         self._connection: Connection | None = None
         self._look: asyncio.Task[str | None] | None = None
+        self._each_minute = EachMinute()
 
     async def find_fault(self) -> str | None:
-        """Return why the database cannot serve, None if it can. Who asks during a look gets its answer."""
+        """Return why the database cannot serve, None if it can. Who asks during a look gets its answer.
+
+        Strangers read it, so what PostgreSQL said of it is in the log alone.
+        """
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._look_once())
         look = self._look  # another one may have begun when this one's answer is here
@@ -58,5 +67,7 @@ class Health:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, *UNAVAILABLE) as error:
             if self._connection is not None:
                 self._connection.terminate()
-            return f"the database cannot serve: {error or type(error).__name__}"
+            if self._each_minute.is_due(type(error).__name__):
+                log.warning("the database cannot serve", reason=reason_of(error))
+            return "the database cannot serve"
         return None

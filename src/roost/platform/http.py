@@ -72,6 +72,8 @@ def _problem(status: int) -> Problem:
     return Problem(status, title=HTTPStatus(status).phrase)
 
 
+FAILED, FAILED_TEXT = _problem(500), "Roost failed; its log has the details."
+
 PROBLEMS: Mapping[type[Exception], Problem] = {
     BadRequest: _problem(400),
     Forbidden: _problem(403),
@@ -247,7 +249,7 @@ class Api:
     def problem_response(self, error: Exception, request: Request) -> Response:
         """Return the answer to an exception; an unexpected one is logged whole and answered 500."""
         if isinstance(error, RoostError):
-            response = self._refusal(self._problem_of(error), str(error), request)
+            response = self._refusal(self._problem_of(error), error.told(), request, for_log=str(error))
             if error.retry_after_s is not None:
                 response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
             return response
@@ -256,7 +258,7 @@ class Api:
         if isinstance(error, HTTPException):
             return self._refusal(_problem(error.status_code), error.detail, request)
         log.exception("request failed", method=request.method, path=request.scope["path"])
-        return self._refusal(_problem(500), "Roost failed; its log has the details.", request)
+        return self._refusal(FAILED, FAILED_TEXT, request)
 
     def _problem_of(self, error: RoostError) -> Problem:
         for table in (self.problems, PROBLEMS):
@@ -264,12 +266,14 @@ class Api:
                 if kind in table:
                     return table[kind]
         log.error("error without a problem", error=type(error).__name__, detail=str(error))
-        return _problem(500)
+        return FAILED
 
-    def _refusal(self, problem: Problem, detail: str, request: Request) -> Response:
+    def _refusal(self, problem: Problem, detail: str, request: Request, *, for_log: str = "") -> Response:
+        note_reason(request.scope, for_log or detail)
+        if problem is FAILED:
+            detail = FAILED_TEXT
         if len(detail) > DETAIL_MAX:
             detail = f"{detail[: DETAIL_MAX // 2]} ... {detail[-DETAIL_MAX // 2 :]}"
-        note_reason(request.scope, detail)
         answer = self.dialect(problem, detail, request)
         response: Response = answer if isinstance(answer, Response) else json_response(answer, problem.status)
         if problem.status == 503:

@@ -9,9 +9,10 @@ from roost.platform.errors import Retry, RoostError
 
 
 class ImageServiceUnavailable(RoostError):
-    """The image service cannot be asked."""
+    """The image service cannot be asked at the moment; the request can be repeated."""
 
     retry = Retry.NOW
+    is_confidential = True
 
 
 class Image(Struct, frozen=True, kw_only=True):

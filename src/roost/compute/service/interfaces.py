@@ -33,7 +33,7 @@ async def attach_interface(
     try:
         port_id = await _attach(compute, server, nic, permissions)
     except RoostError as error:
-        await _finish(compute, server_id, failure=str(error))
+        await _finish(compute, server_id, failure=error.told())
         raise
     await _finish(compute, server_id)
     return find_port(await get_server(compute, server_id), port_id)
@@ -77,7 +77,7 @@ async def detach_interface(compute: Compute, server: Server, port_id: str, by: R
     try:
         await compute.network.detach_port(server.id, port_id)
     except RoostError as error:
-        await _finish(compute, server.id, failure=str(error))
+        await _finish(compute, server.id, failure=error.told())
         raise
     await _finish(compute, server.id)
 

@@ -34,7 +34,7 @@ async def assign_named(
     except (BadRequest, Conflict, NotFound) as error:
         if error.retry is Retry.NOW:
             raise
-        return seam.PortsRefused(server.server_id, str(error))
+        return seam.PortsRefused(server.server_id, error.told())
     async with networks.database.transaction() as tx:
         found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
     lost = [port_id for port_id in named if port_id not in found]
@@ -70,7 +70,7 @@ async def plan_named(
                 )
                 await assignments.refuse_taken(tx, plan.placings)
         except (BadRequest, Conflict, NotFound) as error:
-            return seam.PortsRefused(server.server_id, str(error))
+            return seam.PortsRefused(server.server_id, error.told())
         provider_uuid = plan.placings[0].provider_uuid
         planned.append(replace(port, provider_uuid=provider_uuid, pinned=True, fixed_ip=nic.fixed_ip))
     return seam.EnsuredPorts(server.server_id, tuple(planned))

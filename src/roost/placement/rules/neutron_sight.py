@@ -18,6 +18,9 @@ from roost.placement.rules.neutron import AddressFigures, Change, NeutronState, 
 NetworkCounts = Mapping[str, Mapping[str, int]]
 """Network -> IPv4 subnet -> addresses that Neutron counts as used. Empty where Roost may not ask."""
 
+WHERE_TOLD = "`roost-manage status neutron` says why"
+"""What Neutron and its addresses are called is for operators."""
+
 LISTED_MAX = 100
 """So many of a kind are named in what is kept of a round."""
 
@@ -45,9 +48,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     rounds_unbelieved: int = 0
 
     def note(self) -> str | None:
-        """Return what operators should know of it; None where all is well."""
+        """Return what operators should know of it; None where all is well. Strangers read it at `/readyz` as well."""
         if self.fault:
-            return f"addresses are counted as they were: {self.fault}"
+            return f"addresses are counted as they were: {WHERE_TOLD}"
         if not self.may_count:
             return "no address is given back: Neutron does not tell its own count (network-ip-availabilities)"
         if self.segments_unbelieved:
