@@ -6,13 +6,18 @@ from typing import Any
 import asyncpg
 import pytest
 from msgspec import Struct
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message
 from structlog.testing import capture_logs
+from tests.platform.asgi import ask
 
 from roost.platform.auth import Forbidden
+from roost.platform.bodies import BODY_KEY, ONE, SET, Bounds, read_bytes, read_json
 from roost.platform.errors import BadRequest, DatabaseUnavailable, NotFound, RoostError, TransactionVictim
-from roost.platform.http import BODY_KEY, Api, Problem, UnacceptableVersion, read_json
+from roost.platform.http import QUERY_PARAMETERS_MAX, Api, Problem, UnacceptableVersion, json_response
 
 MANY = 100_000
 
@@ -83,3 +88,71 @@ def test_an_error_has_one_status_and_a_bug_is_in_the_log(
         event for event in logged if event == "request failed"
     ]
     assert (response.headers.get("Retry-After") == "1") == (status == 503)
+
+
+API = Api()
+
+
+async def send_body(
+    bounds: Bounds, *chunks: bytes, length: int | None = None
+) -> tuple[int, dict[str, str], list[bytes]]:
+    """Status, headers and the chunks that were not read, of a body that comes in chunks."""
+
+    async def read(request: Request) -> Response:
+        return json_response({"read": len(await read_bytes(request, bounds))})
+
+    app = Starlette(routes=[API.route("/", {"POST": read})])
+    headers = [] if length is None else [(b"content-length", str(length).encode())]
+    unread = list(chunks)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        chunk = unread.pop(0)
+        return {"type": "http.request", "body": chunk, "more_body": bool(unread)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "root_path": "", "query_string": b"", "headers": headers}
+    await app(scope, receive, send)
+    return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}, unread
+
+
+@pytest.mark.parametrize(
+    ("chunks", "length", "status", "unread"),
+    [
+        ((b"a" * 10,), 10, 200, 0),
+        ((b"a" * 6, b"a" * 4), None, 200, 0),
+        ((b"a" * 6, b"a" * 5, b"a"), None, 413, 0),
+        ((b"a" * 11,), 11, 413, 0),
+        ((b"a" * SET.bytes, b"a", b"a"), None, 413, 1),
+        ((b"a",), SET.bytes + 1, 413, 1),
+        ((b"[" * 4,), None, 400, 0),
+        ((b"a" * 11,), None, 413, 0),
+        ((b"a",), 10**30, 200, 0),
+    ],
+)
+async def test_a_body_is_read_to_its_end_before_it_is_refused_unless_that_is_far_away(
+    chunks: tuple[bytes, ...], length: int | None, status: int, unread: int
+) -> None:
+    got, headers, left = await send_body(Bounds(10, 3), *chunks, length=length)
+    assert (got, len(left)) == (status, unread)
+    assert (headers.get("connection") == "close") == (status == 413)
+
+
+def test_what_members_send_is_smaller_than_what_agents_do() -> None:
+    assert (ONE.bytes, SET.bytes) == (1024**2, 16 * 1024**2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status"), [(1, 200), (QUERY_PARAMETERS_MAX, 200), (QUERY_PARAMETERS_MAX + 1, 400)]
+)
+async def test_a_query_has_a_bound_of_parameters(parameters: int, status: int) -> None:
+    async def count(request: Request) -> Response:
+        return json_response({"parameters": len(request.query_params.multi_items())})
+
+    app = Starlette(routes=[API.route("/", {"GET": count})])
+    answer = await ask(app, "/?" + "&".join(["id=x"] * parameters))
+    assert answer.status == status
+    said = f"the query string has {parameters} parameters, {QUERY_PARAMETERS_MAX} are the most"
+    assert answer.body == {"parameters": parameters} if status == 200 else answer.body["detail"] == said

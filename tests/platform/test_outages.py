@@ -11,8 +11,9 @@ from starlette.types import Message
 from tests.platform.asgi import ask
 
 from roost.platform import outages
+from roost.platform.bodies import read_bytes
 from roost.platform.errors import Conflict, DatabaseAway, DatabaseUnavailable, LockTimeout, TransactionVictim
-from roost.platform.http import Api, json_response, read_bytes
+from roost.platform.http import Api, json_response
 
 
 class Tried:

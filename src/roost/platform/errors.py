@@ -70,6 +70,10 @@ class BodyTimeout(RoostError):
     retry = Retry.NOW
 
 
+class BodyTooLarge(RoostError):
+    """The request's body has more bytes than are allowed."""
+
+
 class DatabaseRefused(RoostError):
     """The database does not let Roost in."""
 

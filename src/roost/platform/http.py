@@ -6,14 +6,13 @@ service raises is turned into an answer here, by the wing's table of problems.
 
 import asyncio
 import functools
-import gc
 import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
@@ -24,9 +23,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.auth import Forbidden
+from roost.platform.bodies import BODY_BEGUN_KEY, BODY_KEY, JSON
 from roost.platform.errors import (
     BadRequest,
     BodyTimeout,
+    BodyTooLarge,
     Conflict,
     DatabaseUnavailable,
     NotFound,
@@ -38,17 +39,14 @@ from roost.platform.mounts import whole
 from roost.platform.outages import timeout_of, waiting
 from roost.platform.request_log import note_reason
 
-JSON = "application/json"
-"""The media type of all bodies."""
-BODY_BYTES_MAX = 16 * 1024 * 1024
-BODY_VALUES_MAX = 100_000
-"""Members of objects and items of lists in one body, nested ones too. Measured: what is made of a million of them
-holds a worker up for 2 to 70 s."""
 HEADERS_KNOWN_MAX = 1024
 """Headers of microversions that are not read anew: clients send a few, again and again."""
 DETAIL_MAX = 40_000
 """So many characters an error has: some repeat what they were given, which may be a whole body."""
-T = TypeVar("T")
+ROOT_KEY = "roost.root"
+"""Where a request's scope holds what `root_url` returns."""
+QUERY_PARAMETERS_MAX = 2_000
+"""Of one query string: clients ask for a thousand things by id."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 Version = tuple[int, int]
 
@@ -81,18 +79,13 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     UnacceptableVersion: _problem(406),
     BodyTimeout: _problem(408),
     Conflict: _problem(409),
+    BodyTooLarge: _problem(413),
     DatabaseUnavailable: _problem(503),
 }
 """What a wing's own table falls back on."""
 
 Dialect = Callable[[Problem, str, Request], Any]
 """(problem, detail, request) -> the error's JSON body in the words of one API, or its whole answer."""
-
-BODY_KEY = "roost.body"
-"""Where a request's scope holds its body once it was read: it comes only once."""
-
-BODY_BEGUN_KEY = "roost.body_begun"
-"""Whether a request's scope says that its body is being read."""
 
 
 def problem_details(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
@@ -211,8 +204,8 @@ class Api:
                     response = await _answer_in_time(endpoint, request, held_s=held_s)
             except Exception as error:
                 response = self.problem_response(error, request)
-                if isinstance(error, BodyTimeout):
-                    response.headers["Connection"] = "close"  # the rest of the body may never come
+                if isinstance(error, BodyTimeout | BodyTooLarge):
+                    response.headers["Connection"] = "close"  # the rest of the body is not waited for
             if version is not None and self.microversions:
                 response.raw_headers += self.microversions.response_headers(version)
             method = request.method if request.method in served else "other"
@@ -345,14 +338,21 @@ def _end(work: asyncio.Future[Response]) -> None:
 
 def root_url(request: Request) -> str:
     """Return where the API is mounted, as the client came, whatever it calls the host."""
-    host = request.headers.get("host") or ":".join(map(str, request.scope["server"]))
-    return f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '').rstrip('/')}"
+    root: str | None = request.scope.get(ROOT_KEY)
+    if root is None:  # a page of servers asks 3,000 times
+        host = request.headers.get("host") or ":".join(map(str, request.scope["server"]))
+        root = f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '').rstrip('/')}"
+        request.scope[ROOT_KEY] = root
+    return root
 
 
 def _check_query_string(request: Request) -> None:
-    """Raise BadRequest for what Starlette could not even take apart."""
+    """Raise BadRequest for what Starlette could not take apart, or not in a moment."""
+    query: bytes = request.scope["query_string"]
+    if (parameters := query.count(b"&") + 1) > QUERY_PARAMETERS_MAX:
+        raise BadRequest(f"the query string has {parameters} parameters, {QUERY_PARAMETERS_MAX} are the most")
     try:
-        request.scope["query_string"].decode()
+        query.decode()
     except UnicodeDecodeError as error:
         raise BadRequest(f"the query string is not UTF-8: {error}") from error
 
@@ -362,84 +362,6 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
     content = b"" if body is None else msgspec.json.encode(body)
     media_type = None if body is None else JSON
     return Response(content, status, headers=dict(headers or {}), media_type=media_type)
-
-
-async def read_bytes(request: Request, *, values_max: int = BODY_VALUES_MAX) -> bytes:
-    """Return the body as it came, also a second time.
-
-    Raises BadRequest for one that is too long, of which no more is read than is allowed, and for one with more than
-    values_max values, which is looked at no further.
-    """
-    if BODY_KEY in request.scope:
-        read: bytes = request.scope[BODY_KEY]
-        return read
-    request.scope[BODY_BEGUN_KEY] = True
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
-        parts.append(part)
-    body = b"".join(parts)
-    if len(body) > values_max and (values := count_values(body)) > values_max:
-        raise BadRequest(
-            f"the body has {values} values (members of objects, items of lists), {values_max} are the most"
-        )
-    request.scope[BODY_KEY] = body
-    return body
-
-
-def count_values(body: bytes) -> int:
-    """Return a bound of the values in a JSON text: none comes without a comma before it or a bracket around it.
-
-    Cost: 1 ms for each megabyte. Commas and brackets in texts are counted as well.
-    """
-    return body.count(b",") + body.count(b"[") + body.count(b"{")
-
-
-def check_media_type(request: Request) -> None:
-    """Raise the HTTPException of 415 unless the request says that its body is JSON."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip()
-    if media_type.lower() != JSON:
-        raise HTTPException(415, f"The media type {media_type or None} is not supported, use {JSON}")
-
-
-def replace_body(request: Request, body: bytes) -> None:
-    """Replace the body for everything that reads it later."""
-    request.scope[BODY_KEY] = body
-
-
-async def read_json(request: Request, kind: type[T], *, values_max: int = BODY_VALUES_MAX) -> T:
-    """Return the request's body as `kind`. Raises BadRequest, naming the field and what was expected there.
-
-    One that does not say that it is JSON is 415: a web page may post it to this machine without asking first.
-    """
-    body = await read_bytes(request, values_max=values_max)
-    if body:
-        check_media_type(request)
-    collecting = gc.isenabled()
-    # What is decoded is no garbage. Measured: of 5 million empty lists in one body, 0.7 s instead of 5.1 s.
-    gc.disable()
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"malformed body: {error}{_choices(kind, str(error))}") from error
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _choices(kind: type, error: str) -> str:
-    """Return the values that a field of `kind` takes whose value was refused: msgspec does not name them."""
-    refused = re.fullmatch(r"Invalid enum value .* - at `\$.*?([^.\[\]`]+)(?:\[[^.`]*\])?`", error, re.DOTALL)
-    if refused is None:
-        return ""
-    _, structs = msgspec.json.schema_components([kind])
-    for schema in (struct["properties"].get(refused[1], {}) for struct in structs.values()):
-        for part in (schema, schema.get("items", {}), *schema.get("anyOf", ())):
-            if "enum" in part:
-                return f": expected one of {', '.join(map(str, part['enum']))}"
-    return ""
 
 
 def integer_parameter(request: Request, name: str, *, default: int, lowest: int = 0, highest: int = 2**31 - 1) -> int:

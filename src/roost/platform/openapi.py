@@ -16,8 +16,9 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.platform.bodies import JSON
 from roost.platform.errors import BadRequest
-from roost.platform.http import JSON, Microversions, Version, json_response, show
+from roost.platform.http import Microversions, Version, json_response, show
 from roost.platform.operations import Operation, Operations, Schema, Versions
 
 OPENAPI = "3.1.1"
@@ -69,7 +70,7 @@ class About(Struct, frozen=True, kw_only=True):
     error: Any
     components: Components = {}
     refusals: tuple[int, ...] = (400, 503)
-    body_refusals: tuple[int, ...] = (415,)
+    body_refusals: tuple[int, ...] = (413, 415)
     refine_query: Callable[[Schema, str], Schema] = lambda schema, _path: schema
     refine_body: Callable[[Schema], Schema] = lambda schema: schema
     refine_structs: Callable[[Components, Sequence[Any], Version | None], Components] = lambda known, *_: known

@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.platform.auth import Policy, caller_of
+from roost.platform.bodies import JSON, check_media_type
 from roost.platform.errors import BadRequest
-from roost.platform.http import JSON, Api, Endpoint, Version, check_media_type
+from roost.platform.http import Api, Endpoint, Version
 
 Schema = Mapping[str, Any]
 """A JSON Schema."""

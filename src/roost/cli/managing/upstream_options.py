@@ -205,7 +205,7 @@ OPTIONS: dict[tuple[str, str], To | Said] = {
         )
     },
     ("oslo_middleware", "enable_proxy_headers_parsing"): To("proxy", "enable_proxy_headers_parsing", flag),
-    ("oslo_middleware", "max_request_body_size"): Said("inert: 16 MiB, always"),
+    ("oslo_middleware", "max_request_body_size"): Said("inert: 1 MiB, always"),
     ("oslo_middleware", "http_basic_auth_user_file"): Said("inert: of HTTP Basic, which Placement does not use"),
     ("cors", "allowed_origin"): To("cors", "allowed_origin", words),
     ("cors", "allow_credentials"): To("cors", "allow_credentials", flag),

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.compute.api.agent_access import PROBLEMS, agent_problem, hosts_allowed
-from roost.compute.api.requests import SET_VALUES_MAX
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts, leases
-from roost.platform.http import Api, json_response, read_json
+from roost.platform.bodies import SET, read_json
+from roost.platform.http import Api, json_response
 from roost.seams.agent import (
     GuestsBody,
     GuestsCompared,
@@ -37,7 +37,7 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
     polls = guests.Polls(compute)
 
     async def poll(request: Request) -> Response:
-        body = await read_json(request, PollBody, values_max=SET_VALUES_MAX)
+        body = await read_json(request, PollBody, SET)
         check_host_names([*(body.hosts or ()), *(order.host for order in body.busy)])
         allowed = hosts_allowed(request)
         (await allowed()).check(body.hosts or ())
@@ -46,7 +46,7 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
         )
 
     async def report(request: Request) -> Response:
-        body = await read_json(request, ReportsBody, values_max=SET_VALUES_MAX)
+        body = await read_json(request, ReportsBody, SET)
         check_host_names(report.host for report in body.reports)
         (await hosts_allowed(request)()).check(report.host for report in body.reports)
         reports = [
@@ -55,7 +55,7 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
         return json_response(await guests.take_reports(compute, reports, agent=body.agent))
 
     async def compare(request: Request) -> Response:
-        body = await read_json(request, GuestsBody, values_max=SET_VALUES_MAX)
+        body = await read_json(request, GuestsBody, SET)
         check_host_names(guest.host for guest in body.guests)
         covered = await hosts_allowed(request)()
         covered.check(guest.host for guest in body.guests)
@@ -75,7 +75,7 @@ def _host_routes(api: Api, compute: Compute) -> list[Route]:
         return json_response({"hosts": [name for name in names if covered.covers(name)]})
 
     async def register(request: Request) -> Response:
-        body = await read_json(request, HostsBody, values_max=SET_VALUES_MAX)
+        body = await read_json(request, HostsBody, SET)
         check_host_names(host.name for host in body.hosts)
         covered = await hosts_allowed(request)()
         covered.check(host.name for host in body.hosts)

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from roost.compute.api.answers import HostNames
 from roost.compute.api.policies import SERVICE
-from roost.compute.api.requests import SET_VALUES_MAX
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts
-from roost.platform.http import json_response, read_json
+from roost.platform.bodies import SET, read_json
+from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seams.agent import HOSTS_MAX, HostReport
 
@@ -30,7 +30,7 @@ def declared_host_operations(compute: Compute) -> Operations:
         return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
 
     async def declare_hosts(request: Request) -> Response:
-        body = await read_json(request, DeclaredHostsBody, values_max=SET_VALUES_MAX)
+        body = await read_json(request, DeclaredHostsBody, SET)
         check_host_names(host.name for host in body.hosts)
         declared = await hosts.register_hosts(compute, body.hosts, agent=None)
         compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones

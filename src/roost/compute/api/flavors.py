@@ -1,6 +1,7 @@
 """Flavors in the Compute API's shapes."""
 
 import re
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -38,6 +39,7 @@ from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.turns import encode_in_turns
 
 DESCRIPTION_FROM, EXTRA_SPECS_FROM = (2, 55), (2, 61)
 SWAP_IS_NUMBER_FROM, SPECS_CHECKED_FROM = (2, 75), (2, 86)
@@ -149,7 +151,7 @@ class Flavors:
 
     async def _list_detail(self, request: Request) -> Response:
         flavors, more = await self._page(request)
-        return json_response({"flavors": [self._show(request, flavor) for flavor in flavors]} | more)
+        return json_response({"flavors": await encode_in_turns(partial(self._show, request), flavors)} | more)
 
     async def _show_one(self, request: Request) -> Response:
         return json_response({"flavor": self._show(request, await _get_flavor(self.compute, self.policy, request))})

@@ -1,5 +1,6 @@
 """Migrations: the record of every move that was asked for, and the live ones that are under way."""
 
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid, json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.turns import encode_in_turns
 
 UUIDS_FROM, PROJECTS_FROM, TYPES_FROM = (2, 59), (2, 80), (2, 23)
 
@@ -128,7 +130,7 @@ class Migrations:
         migrations, more = await read_page(request, "migrations", load, lambda migration: migration.uuid)
         if request.state.microversion < UUIDS_FROM:
             more = {}
-        return json_response({"migrations": [_show(request, migration) for migration in migrations]} | more)
+        return json_response({"migrations": await encode_in_turns(partial(_show, request), migrations)} | more)
 
     async def _list_of_server(self, request: Request) -> Response:
         only = MigrationFilter(server_id=request.state.server.id, kind=MoveKind.LIVE.value, open=True)

@@ -8,13 +8,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, field
 from starlette.requests import Request
 
+from roost.platform.bodies import read_bytes, read_json
 from roost.platform.errors import BadRequest
-from roost.platform.http import Version, read_bytes, read_json, root_url
+from roost.platform.http import Version, root_url
 from roost.platform.operations import Schema, Versions
 
 INTEGER_MAX = 2**31 - 1
-SET_VALUES_MAX = 300_000
-"""Values in a body that is a set of hosts, reports or guests; as many as it may have, with room to spare."""
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -181,7 +180,8 @@ def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
 
 def timestamp(moment: datetime | None) -> str | None:
     """Return a time as the Compute API writes those of servers."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Of a page's CPU, strftime would be a tenth.
+    return None if moment is None else f"{moment.astimezone(UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def timestamp_with_microseconds(moment: datetime | None) -> str | None:

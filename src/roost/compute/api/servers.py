@@ -1,5 +1,7 @@
 """Servers in the Compute API's shapes. What may be asked: server_bodies.py, server_queries.py; by whom: access.py."""
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,6 +29,7 @@ from roost.compute.service import servers as service
 from roost.platform.auth import Policy
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.turns import encode_in_turns
 
 
 class Servers:
@@ -124,12 +127,13 @@ class Servers:
 
     async def _list_brief(self, request: Request) -> Response:
         servers, more = await self._page(request, f"{SERVERS}index")
-        return json_response({"servers": [show_brief(request, server) for server in servers]} | more)
+        return json_response({"servers": await encode_in_turns(partial(show_brief, request), servers)} | more)
 
     async def _list_detail(self, request: Request) -> Response:
         servers, more = await self._page(request, f"{SERVERS}detail")
         shown = Shown.of(self._access(request), self.compute)
-        return json_response({"servers": [show_listed(request, server, shown) for server in servers]} | more)
+        listed = await encode_in_turns(lambda server: show_listed(request, server, shown), servers)
+        return json_response({"servers": listed} | more)
 
     async def _show(self, request: Request) -> Response:
         shown = Shown.of(self._access(request), self.compute)

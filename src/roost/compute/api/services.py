@@ -34,6 +34,7 @@ from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule, Versions
+from roost.platform.turns import encode_in_turns
 
 BINARY = "nova-compute"
 
@@ -128,7 +129,8 @@ class Services:
             [] if binary not in (None, BINARY) else await service.list_hosts(self.compute, None if not name else [name])
         )
         zones = zones_by_host(await list_with_metadata(self.compute)) if hosts else {}
-        return json_response({"services": [self._show_service(host, request, zones) for host in hosts]})
+        shown = await encode_in_turns(lambda host: self._show_service(host, request, zones), hosts)
+        return json_response({"services": shown})
 
     async def _change_service(self, request: Request) -> Response:
         if request.state.microversion >= UUIDS_FROM:

@@ -11,6 +11,7 @@ from roost.compute.model.server import NewServers, Server, ServerFilter
 from roost.compute.model.work import Stage
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.turns import in_turns
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
@@ -198,7 +199,7 @@ async def list_servers(
     beyond, order = ("<", "DESC") if descending else (">", "ASC")
     statement = LIST_SERVERS.format(matches="~" if by_patterns else "LIKE", beyond=beyond, order=order)
     rows = await tx.fetch(statement, *astuple(only), after_sequence, limit, timeout=timeout_s)
-    return [_server(row) for row in rows]
+    return await in_turns(_server, rows)
 
 
 FIND_SEQUENCE = """-- compute.find_sequence

@@ -19,7 +19,8 @@ from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import Binding
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
-from roost.platform.http import json_response, read_json
+from roost.platform.bodies import read_json
+from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 

@@ -17,7 +17,8 @@ from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resour
 from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of
-from roost.platform.http import Endpoint, json_response, read_json
+from roost.platform.bodies import read_json
+from roost.platform.http import Endpoint, json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 PROJECT_ID_MAX = 255

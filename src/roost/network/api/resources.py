@@ -17,8 +17,9 @@ from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
 from roost.network.model.networks import Kind, ListQuery, ListRow
 from roost.network.service import Networks, lists
+from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import json_response, read_bytes, read_json, replace_body
+from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule, Schema
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from roost.network.model.networks import Kind
 from roost.network.rules import tags as rules
 from roost.network.service import Networks
 from roost.network.service import tags as service
-from roost.platform.http import json_response, read_json
+from roost.platform.bodies import read_json
+from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 DEFAULTS: Mapping[Kind, tuple[str, str]] = {

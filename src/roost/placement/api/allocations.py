@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
-from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
+from roost.placement.api.bodies import BOUNDS, check, decode, work_on
 from roost.placement.api.errors import refusal
 from roost.placement.api.policies import ADMIN_OR_SERVICE, admin_or_service
 from roost.placement.api.protocol import answer, provider_uuid
@@ -25,8 +25,9 @@ from roost.placement.service import implied as implied_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import check_names
+from roost.platform.bodies import read_bytes
 from roost.platform.errors import BadRequest
-from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
+from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule, version_of
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
 
@@ -98,7 +99,7 @@ class Allocations:
 
     async def replace(self, request: Request) -> Response:
         uuid = consumer_uuid(request.path_params["uuid"])
-        raw, version = await read_bytes(request, values_max=VALUES_MAX), version_of(request)
+        raw, version = await read_bytes(request, BOUNDS), version_of(request)
         try:
             body = ONE_DECODER.decode(raw) if version >= GENERATIONS_SINCE else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -113,7 +114,7 @@ class Allocations:
         return Response(None, 204)
 
     async def replace_many(self, request: Request) -> Response:
-        raw = await read_bytes(request, values_max=VALUES_MAX)
+        raw = await read_bytes(request, BOUNDS)
         claims = await work_on(raw, read_claims, raw, version_of(request))
         await self._claim(claims, "")
         return Response(None, 204)

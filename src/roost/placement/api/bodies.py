@@ -15,12 +15,13 @@ import msgspec
 from jsonschema.exceptions import best_match
 from starlette.requests import Request
 
+from roost.platform.bodies import ONE, Bounds, count_values, read_bytes
 from roost.platform.errors import BadRequest
-from roost.platform.http import count_values, is_uuid, read_bytes
+from roost.platform.http import is_uuid
 from roost.platform.operations import Schema, Versions, version_of
 
-VALUES_MAX = 10_000
-"""In a body that jsonschema may have to look at, which takes 0.1 ms for some of them."""
+BOUNDS = Bounds(ONE.bytes, 10_000)
+"""Of a body that jsonschema may have to look at, which takes 0.1 ms for some values."""
 VALUES_AT_ONCE_MAX = 200
 """So many are looked at while other requests wait: 20 ms."""
 ERRORS_MAX = 100
@@ -64,7 +65,7 @@ def _is_uuid(instance: object) -> bool:
 
 async def read_body(request: Request, versions: Versions) -> Any:
     """Return the body as plain data, as the schema of the request's microversion has it. Raises BadRequest."""
-    body = await read_bytes(request, values_max=VALUES_MAX)
+    body = await read_bytes(request, BOUNDS)
     data = decode(body)
     await work_on(body, check, data, versions.at(version_of(request)), "JSON does not validate")
     return data

@@ -51,6 +51,7 @@ EXPLANATIONS = {
     404: "The resource could not be found.",
     406: "The resource could not be generated that was acceptable to your browser.",
     409: "There was a conflict when trying to complete your request.",
+    413: "The body of your request was too large for this server.",
     415: "The request media type is not supported by this server.",
 }
 """The sentence that upstream puts before the detail; its clients search the text behind it."""

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from roost.placement.api.errors import PROBLEMS, error_response
 from roost.placement.errors import ProviderNotFound
 from roost.platform.auth import Policy
+from roost.platform.bodies import JSON
 from roost.platform.errors import NotFound
-from roost.platform.http import JSON, Api, Microversions, canonical_uuid, is_uuid, json_response
+from roost.platform.http import Api, Microversions, canonical_uuid, is_uuid, json_response
 from roost.platform.operations import (
     Check,
     ChecksOf,
