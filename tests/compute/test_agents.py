@@ -26,6 +26,7 @@ from roost.compute.service.guests import Polls, compare_guests
 from roost.compute.service.hosts import list_hosts, list_quiet_hosts, register_hosts
 from roost.compute.service.leases import LeaseRequest, release_leases, renew_leases
 from roost.compute.service.silence import SilenceWatch
+from roost.compute.settings import ComputeSettings
 from roost.compute.store import agents as agent_rows
 from roost.compute.store import hosts as host_rows
 from roost.platform.database import Database
@@ -129,21 +130,24 @@ def test_a_few_former_starts_are_kept() -> None:
 
 
 def test_a_digest_says_what_is_written_of_hosts() -> None:
-    digest = poll_of(AGENT, ["h2", "h1"]).hosts_digest
-    assert digest == poll_of(identity(), ["h1", "h2"]).hosts_digest
+    digest = poll_of(AGENT, ["h2", "h1"], lease_length_s=LEASE_S).hosts_digest
+    assert digest == poll_of(identity(), ["h1", "h2"], lease_length_s=LEASE_S).hosts_digest
     others = [
-        poll_of(AGENT, ["h1"]),
-        poll_of(AGENT, ["h1h2"]),
-        poll_of(replace(AGENT, fence_after_s=120.0), ["h1", "h2"]),
-        poll_of(replace(AGENT, service_version=3), ["h1", "h2"]),
+        poll_of(AGENT, ["h1"], lease_length_s=LEASE_S),
+        poll_of(AGENT, ["h1h2"], lease_length_s=LEASE_S),
+        poll_of(replace(AGENT, fence_after_s=120.0), ["h1", "h2"], lease_length_s=LEASE_S),
+        poll_of(replace(AGENT, service_version=3), ["h1", "h2"], lease_length_s=LEASE_S),
+        poll_of(AGENT, ["h1", "h2"], lease_length_s=LEASE_S + 1),
     ]
-    assert len({digest, *(other.hosts_digest for other in others)}) == 5
+    assert len({digest, *(other.hosts_digest for other in others)}) == 6
 
 
 def test_the_hosts_of_guests_are_named() -> None:
     assert sentence_of_guests({"h2", "h1"}).startswith("this agent has guests on h1, h2, which it does not name: ")
     assert "h1, h2, h3 and other hosts" in sentence_of_guests({"h4", "h3", "h2", "h1"})
 
+
+LEASE_LENGTHS = "SELECT array_agg(lease_length_s) FROM compute.host WHERE name IN ('h1', 'h2')"
 
 # On the database.
 
@@ -257,7 +261,9 @@ async def test_a_note_of_silence_and_the_poll_that_it_has_not_seen(compute: Comp
     await take_leases(compute, ["h1", "h2"], agent)
     await pass_time(compute, 40)
     async with compute.database.transaction() as tx:
-        heard = await agent_rows.hear_agents(tx, [poll_of(agent, ["h1", "h2"])], renew_after_s=3)
+        heard = await agent_rows.hear_agents(
+            tx, [poll_of(agent, ["h1", "h2"], lease_length_s=LEASE_S)], renew_after_s=3
+        )
         assert heard[0].renewed
         looking = asyncio.create_task(look_for_silent(compute))
         while not await value(compute, LOCKS_WAITED_FOR):
@@ -281,7 +287,7 @@ async def test_a_digest_is_not_written_over_a_change_that_it_has_not_seen(comput
     await value(compute, "UPDATE compute.agent SET hosts_digest = NULL RETURNING 1")
     async with compute.database.transaction() as tx:
         await tx.execute("UPDATE compute.host SET agent_id = NULL WHERE name = 'h1'")
-        settling = asyncio.create_task(settle_polls(compute, [poll_of(agent, ["h1", "h2"])]))
+        settling = asyncio.create_task(settle_polls(compute, [poll_of(agent, ["h1", "h2"], lease_length_s=LEASE_S)]))
         while not settling.done() and not await value(compute, LOCKS_WAITED_FOR):
             await asyncio.sleep(0.01)
     await settling
@@ -319,10 +325,39 @@ async def test_a_promise_counts_from_the_last_lease_and_not_from_the_hosts_row(c
     await value(compute, "UPDATE compute.host SET silent = true, seen_at = seen_at - interval '1 h',"
         " promised_at = promised_at - interval '1 h' WHERE name = 'h1' RETURNING 1")  # fmt: skip
     async with compute.database.connection() as connection:
-        judge = {"silent_after_s": 30, "margin": 1.1, "listened_s": 3600}
+        judge = {"lease_length_s": 30, "margin": 1.1, "listened_s": 3600}
         assert await host_rows.note_promises_kept(connection, **judge) == []
         await connection.execute("UPDATE compute.agent SET seen_at = seen_at - interval '200 s'")
         assert await host_rows.note_promises_kept(connection, **judge) == ["h1"]
+
+
+async def test_a_lease_of_another_length_is_noted_though_the_agent_was_just_heard(compute: Compute) -> None:
+    agent = replace(identity(), fence_after_s=120.0)
+    for lease_length_s in (600.0, 30.0, 600.0):
+        compute.settings = ComputeSettings(host_down_after_s=lease_length_s)
+        assert (await take_leases(compute, ["h1", "h2"], agent)).hosts_held == {"h1", "h2"}
+        assert await value(compute, LEASE_LENGTHS) == [lease_length_s, lease_length_s]
+    await release_leases(compute, agent)
+    assert await value(compute, LEASE_LENGTHS) == [600.0, 600.0]
+
+
+@pytest.mark.parametrize("lease_length_s", [600.0, None], ids=["noted", "only the release before gave it"])
+async def test_a_promise_runs_from_the_end_of_the_lease_with_which_it_was_told(
+    compute: Compute, lease_length_s: float | None
+) -> None:
+    await take_leases(compute, ["h1"], replace(identity(), fence_after_s=120.0))
+    await pass_time(compute, 200)
+    await value(compute, "UPDATE compute.host SET silent = true, promised_at = seen_at, lease_length_s = $1"
+        " WHERE name = 'h1' RETURNING 1", lease_length_s)  # fmt: skip
+    judge = {"lease_length_s": 30, "margin": 1.1, "listened_s": 3600}
+    async with compute.database.connection() as connection:
+        due = await host_rows.note_promises_kept(connection, **judge)
+        assert due == ([] if lease_length_s else ["h1"])
+    await pass_time(compute, 540)
+    await value(compute, "UPDATE compute.host SET promised_at = seen_at WHERE name = 'h1' RETURNING 1")
+    async with compute.database.connection() as connection:
+        assert await host_rows.note_promises_kept(connection, **{**judge, "listened_s": 731}) == []
+        assert await host_rows.note_promises_kept(connection, **judge) == (["h1"] if lease_length_s else [])
 
 
 async def test_two_starts_of_one_agent_are_both_refused_until_one_is_alone(compute: Compute) -> None:

@@ -123,6 +123,19 @@ async def test_a_promise_counts_a_tenth_after_its_time(world: World, for_s: floa
     assert await fenced_by(world, before.id) == {before.host: "promise", after.host: None}
 
 
+async def test_a_shorter_lease_after_a_restart_does_not_end_those_that_were_given_before(world: World) -> None:
+    before = await a_server(world)
+    world.compute.settings = replace(world.compute.settings, host_down_after_s=600)
+    await promise(world, before.host)
+    world.compute.settings = replace(world.compute.settings, host_down_after_s=DOWN_AFTER_S)
+    await fall_silent(world, before.host, for_s=DOWN_AFTER_S + 1.1 * FENCE_AFTER_S + 2)
+    with pytest.raises(ActionRefused, match="NICs are down 120 s after its last lease"):
+        await world.move(before.id, MoveKind.EVACUATE)
+    await fall_silent(world, before.host, for_s=600 - DOWN_AFTER_S)
+    await world.move(before.id, MoveKind.EVACUATE)
+    assert await fenced_by(world, before.id) == {before.host: None}
+
+
 async def test_no_promise_is_kept_before_somebody_has_listened_for_as_long(world: World) -> None:
     """A database whose clock jumped ahead says nothing about what agents did."""
     before = await a_server(world)

@@ -69,7 +69,9 @@ CREATE TABLE compute.host (
     idle boolean NOT NULL DEFAULT false,
     -- When it is, or was, opened for one launch, and how long after it was closed; 0 for a host that was not.
     probe_at timestamptz,
-    probe_after_s double precision NOT NULL DEFAULT 0
+    probe_after_s double precision NOT NULL DEFAULT 0,
+    -- [compute] host_down_after_s of who gave the lease last; null where only the release before has: today's.
+    lease_length_s double precision
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;

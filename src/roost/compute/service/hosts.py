@@ -103,11 +103,11 @@ async def _take_leases(
     """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
     if agent is None:
         return []
+    down_after_s, renew_after_s = compute.settings.host_down_after_s, compute.settings.heard_again_s
     read = await leases_store.renew_leases(
-        tx, dict.fromkeys(names, agent), renew_after_s=compute.settings.heard_again_s
+        tx, dict.fromkeys(names, agent), renew_after_s=renew_after_s, lease_length_s=down_after_s
     )
     log_older_agents(read.hosts_fallen, read.leases_by_host)
-    down_after_s = compute.settings.host_down_after_s
     if refused := list_held_elsewhere(read.leases_by_host.values(), agent, host_down_after_s=down_after_s):
         raise HostHeld(refused[0].sentence(), refused[0].ends_in_s)
     return [name for name in names if name not in read.leases_by_host]

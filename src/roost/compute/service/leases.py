@@ -50,9 +50,10 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
     NotFound, which names the hosts that do not exist, or HostHeld where there is none that it may have. Hosts that an
     agent does not ask for any more are released. An agent that goes on as it was costs one statement of no host.
     """
-    polls = [poll_of(request.agent, request.hosts) for request in requests]
+    settings = compute.settings
+    polls = [poll_of(request.agent, request.hosts, lease_length_s=settings.host_down_after_s) for request in requests]
     async with compute.database.connection() as connection:
-        heard = await agent_rows.hear_agents(connection, polls, renew_after_s=compute.settings.heard_again_s)
+        heard = await agent_rows.hear_agents(connection, polls, renew_after_s=settings.heard_again_s)
     await notice_marks(compute, [(request.agent, poll.mark) for request, poll in zip(requests, heard, strict=True)])
     answers: dict[int, Renewed | RoostError] = {
         number: Renewed(hosts_held=frozenset(polls[number].hosts), as_of=poll_heard.now_s)
@@ -75,6 +76,7 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
 
 async def _take_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
     """Take or renew leases on the rows of the hosts."""
+    renew_after_s, lease_length_s = compute.settings.heard_again_s, compute.settings.host_down_after_s
     answers: list[Renewed | RoostError] = []
     for together in split_by_agent(requests):
         agents_by_host = {host: request.agent for request in together for host in request.hosts}
@@ -85,7 +87,9 @@ async def _take_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
-                read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
+                read = await store.renew_leases(
+                    connection, batch, renew_after_s=renew_after_s, lease_length_s=lease_length_s
+                )
             log_older_agents(read.hosts_fallen, read.leases_by_host)
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind

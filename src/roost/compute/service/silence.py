@@ -41,9 +41,9 @@ class SilenceWatch:
                 names = await store.note_silent_hosts(tx, silent_after_s=silent_after_s)
                 names_fenced = await store.note_promises_kept(
                     tx,
-                    silent_after_s=settings.host_down_after_s,
+                    lease_length_s=settings.host_down_after_s,
                     margin=PROMISE_MARGIN,
-                    listened_s=rules.listened_s(listening) - settings.host_down_after_s,
+                    listened_s=rules.listened_s(listening),
                 )
                 cells_by_host = await cell_rows.note_silent_cells(tx, silent_after_s=silent_after_s)
         self._listening = listening

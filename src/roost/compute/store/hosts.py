@@ -150,22 +150,25 @@ async def note_too_old_hosts(tx: Connection, *, version_min: int) -> dict[str, b
     return {row["name"]: row["too_old"] for row in await tx.fetch(NOTE_TOO_OLD, version_min)}
 
 
+# A promise runs from the end of the lease with which it was told: of today's length where that was not noted.
+PROMISE_AFTER_S = "(coalesce(lease_length_s, $1) + fence_after_s * $2)"
+
 NOTE_PROMISES = f"""-- compute.note_promises_kept
 UPDATE compute.host SET promise_kept = true WHERE name IN (
     SELECT name FROM compute.host
-    WHERE silent AND NOT promise_kept AND promised_at = seen_at AND fence_after_s * $2 <= $3
-        AND {SEEN_AT} <= now() - $1 * interval '1 second' - fence_after_s * $2 * interval '1 second'
+    WHERE silent AND NOT promise_kept AND promised_at = seen_at AND {PROMISE_AFTER_S} <= $3
+        AND {SEEN_AT} <= now() - {PROMISE_AFTER_S} * interval '1 second'
     ORDER BY name FOR NO KEY UPDATE)
 RETURNING name"""
 
 
-async def note_promises_kept(tx: Connection, *, silent_after_s: float, margin: float, listened_s: float) -> list[str]:
+async def note_promises_kept(tx: Connection, *, lease_length_s: float, margin: float, listened_s: float) -> list[str]:
     """Mark silent hosts whose agents' promises are due: all their guests have their NICs down. Return their names.
 
-    margin: what a promised time is multiplied by. listened_s: for how long somebody listened beyond silent_after_s; a
-    promise of longer is not judged.
+    lease_length_s: of leases of which it was not noted. margin: what a promised time is multiplied by. listened_s: for
+    how long somebody listened; a lease and promise of longer are not judged.
     """
-    return sorted(row["name"] for row in await tx.fetch(NOTE_PROMISES, silent_after_s, margin, listened_s))
+    return sorted(row["name"] for row in await tx.fetch(NOTE_PROMISES, lease_length_s, margin, listened_s))
 
 
 LIST_QUIET = f"""-- compute.list_quiet_hosts

@@ -41,12 +41,14 @@ WITH asked AS (
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
             OR host.service_version <> asked.service_version
-            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s OR NOT {HEARD_WITHIN.format("$4")})
+            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s
+            OR host.lease_length_s IS DISTINCT FROM $7::double precision OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
     UPDATE compute.host SET seen_at = now(), wanted = wanted + silent::integer, silent = false,
         agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
-        fence_after_s = due.fence_after_s, promised_at = now(), promised_by = due.agent_id, promise_kept = false,
+        fence_after_s = due.fence_after_s, lease_length_s = $7, promised_at = now(), promised_by = due.agent_id,
+        promise_kept = false,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
     FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind, due.fallen
 )
@@ -60,9 +62,12 @@ FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 
 
 
 async def renew_leases(
-    tx: Connection, agents_by_host: Mapping[str, AgentIdentity], *, renew_after_s: float
+    tx: Connection, agents_by_host: Mapping[str, AgentIdentity], *, renew_after_s: float, lease_length_s: float
 ) -> LeasesRead:
-    """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not."""
+    """Take or renew what the agents may have of these hosts.
+
+    One of lease_length_s that was written within renew_after_s is not renewed.
+    """
     agents = agents_by_host.values()
     rows = await tx.fetch(
         RENEW_LEASES,
@@ -72,6 +77,7 @@ async def renew_leases(
         timedelta(seconds=renew_after_s),
         [agent.service_version for agent in agents],
         [agent.fence_after_s for agent in agents],
+        lease_length_s,
     )
     return LeasesRead(
         leases_by_host={name: lease for row in rows for name, lease in _leases(row).items()},
