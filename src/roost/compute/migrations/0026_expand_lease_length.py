@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "compute_0026"
-down_revision = "compute_0022"
+down_revision = "compute_0025"
 
 
 def upgrade() -> None:
