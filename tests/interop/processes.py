@@ -29,6 +29,7 @@ SETTINGS = {
     "ROOST_KEYSTONE_AUTH_URL": f"http://127.0.0.1:{BASE}",
     "ROOST_KEYSTONE_USERNAME": "roost",
     "ROOST_KEYSTONE_PASSWORD": PASSWORD,
+    "ROOST_METRICS_TOKEN": PASSWORD,
 }
 START_S = 900
 
@@ -136,9 +137,12 @@ class Roost:
         return None
 
     def get(self, path: str) -> str:
-        """Return what it answers to anybody, whatever the status."""
+        """Return what it answers to anybody, or, of its metrics, to who collects them, whatever the status."""
+        request = urllib.request.Request(self.url + path)
+        if path.startswith("/metrics"):
+            request.add_header("Authorization", f"Bearer {PASSWORD}")
         try:
-            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             return f"{error.code} {error.read().decode()}"
