@@ -51,8 +51,6 @@ UNCALLED_IN_NETWORK = frozenset(
         "network.rules.links.refuse_other_link",
         "network.rules.links.refuse_small_mtu",
         "network.rules.links.refuse_taken",
-        "network.rules.quotas.effective",
-        "network.rules.quotas.refusal_of_limit",
         "network.rules.readdressing.match",
         "network.rules.readdressing.refuse_mac_address",
         "network.rules.readdressing.refuse_spread",

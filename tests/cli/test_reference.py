@@ -75,7 +75,9 @@ def test_every_setting_is_in_the_reference_with_its_default() -> None:
 
 
 def shown(default: Any) -> str:
-    """A default as the reference writes it: lists as words, nothing at all for an empty text."""
+    """A default as the reference writes it: lists as words, nothing at all for an empty text and for what follows."""
+    if default is None:
+        return ""
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, str | tuple):

@@ -9,11 +9,13 @@ from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.errors import NetworkNotFound, OverQuota
+from roost.network.errors import InvalidInput, NetworkNotFound, OverQuota
 from roost.network.model.ports import Port, PortRequest
 from roost.network.rules import quotas as rules
-from roost.network.rules.quotas import QuotaUsage
+from roost.network.rules.requests import refuse_surplus
 from roost.network.service import creation, ports, quotas
+from roost.network.settings import NetworkSettings
+from roost.platform.quotas import QuotaUsage
 from roost.seams.network import EnsuredPorts, Nic, PortsRefused
 
 OTHER = "other"
@@ -39,6 +41,12 @@ def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, ref
     if reason is not None:
         assert reason.startswith("Quota exceeded for resources: ['port'].")
         assert f"{used} of at most {maximum}" in reason
+
+
+@pytest.mark.parametrize(("maximum", "fits"), [(2, False), (3, True), (-1, True)])
+def test_a_new_quota_is_not_below_what_is_used(maximum: int, fits: bool) -> None:
+    reason = rules.refusal_of_limit(QuotaUsage(PROJECT, "port", 9, 3), maximum)
+    assert reason == (None if fits else "Quota limit 2 for port must be greater than or equal to already used 3")
 
 
 async def make_all(cloud: Cloud, requests: list[PortRequest]) -> list[Any]:
@@ -183,3 +191,46 @@ async def test_of_a_bulk_request_all_fit_or_none_is_made(api: Api, cloud: Cloud)
         assert "4 more were asked for" in answer["NeutronError"]["message"]
     status, answer = await api.call("POST", "/v2.0/ports", {"ports": [{"network_id": network.id}] * 3})
     assert (status, len(answer["ports"])) == (201, 3)
+
+
+async def test_projects_that_have_more_than_they_may_are_listed(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    for _ in range(2):
+        await ports.create_port(cloud.networks, wanted(network.id))
+    assert await quotas.list_over(cloud.networks) == []
+    cloud.networks.settings = NetworkSettings(quota_port=1)
+    assert await quotas.list_over(cloud.networks) == [QuotaUsage(PROJECT, "port", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("count", "device_owner", "refused"),
+    [(None, "", False), (0, "", False), (5, "", False), (6, "", True), (6, "compute:nova", True),
+     (6, "network:dhcp", False), (16, "network:router_interface", False)],
+)  # fmt: skip
+def test_a_client_names_so_many_addresses(count: int | None, device_owner: str, refused: bool) -> None:
+    fixed_ips = None if count is None else ["address"] * count
+    if not refused:
+        return refuse_surplus(fixed_ips, device_owner, most=5)
+    with pytest.raises(InvalidInput, match=r"^Exceeded maximum amount of fixed ips per port\. 6 were named"):
+        refuse_surplus(fixed_ips, device_owner, most=5)
+
+
+async def test_a_port_has_as_many_named_addresses_as_the_option_says(api: Api, cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    addresses = [{"ip_address": f"10.0.0.{number}"} for number in range(10, 16)]
+    owner = {"device_owner": "network:dhcp"}
+    for most in (5, 2):
+        cloud.networks.settings = NetworkSettings(max_fixed_ips_per_port=most)
+        body = {"network_id": network.id, "fixed_ips": addresses[: most + 1]}
+        status, answer = await api.call("POST", "/v2.0/ports", {"port": body})
+        assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+        port = await api.make("port", **body | {"fixed_ips": addresses[:most]})
+        path = f"/v2.0/ports/{port['id']}"
+        for more, expected in (({}, 400), (owner, 200)):
+            status, answer = await api.call("PUT", path, {"port": {"fixed_ips": addresses[: most + 1], **more}})
+            assert status == expected, answer
+        shown = (await api.call("GET", path))[1]["port"]["fixed_ips"]
+        assert len(shown) == most + 1
+        assert (await api.call("DELETE", path))[0] == 204
+        served = await api.make("port", **body, **owner)
+        assert (await api.call("DELETE", f"/v2.0/ports/{served['id']}"))[0] == 204

@@ -4,6 +4,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from roost.platform.quotas import Maximum, fill_in
+
+UPSTREAM_QUOTAS = {"quota_network": 100, "quota_subnet": 100, "quota_port": 500}
+"""Source: Neutron, conf/quota.py."""
+
+FIXED_IPS_MAX = 16
+"""How many any port may be given by name."""
+
 
 class NetworkSettings(Struct, frozen=True, kw_only=True):
     """How the network service works; times are in seconds.
@@ -13,8 +21,10 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     reconcile_s: how often what a killed process left behind is looked for. audit_s: how often everything is audited.
     intent_s: how long a claim without an address is left alone, unless its port's build is at work. publish_lease_s:
     how long a killed publisher holds a segment up. quota_*: how many a project may have that has no quota of its own;
-    -1 for any number. url: the Network API that conductors have credentials for; "": it is served by the same Roost,
-    and none are needed. token_file: has the token for it; "": Keystone gives one for the OS_… variables.
+    -1 for any number, None: see with_upstream_quotas. max_fixed_ips_per_port: how many addresses a client may name for
+    a port that is not the network's own. url: the Network API that conductors have credentials for; "": it is served
+    by the same Roost, and none are needed. token_file: has the token for it; "": Keystone gives one for the OS_…
+    variables.
     credentials: what a conductor does that has none: it builds servers in the late order and says so ("warn"), or does
     not start ("require"). credentials_check_s: how often they are tried.
     """
@@ -24,9 +34,10 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     audit_s: float = 300.0
     intent_s: float = 60.0
     publish_lease_s: float = 10.0
-    quota_network: int = -1
-    quota_subnet: int = -1
-    quota_port: int = -1
+    quota_network: Maximum | None = None
+    quota_subnet: Maximum | None = None
+    quota_port: Maximum | None = None
+    max_fixed_ips_per_port: Annotated[int, Meta(ge=1, le=FIXED_IPS_MAX)] = 5
     url: str = ""
     token_file: str = ""
     credentials: Literal["warn", "require"] = "warn"
@@ -36,3 +47,7 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
         """Raise ValueError when the Network API's endpoint is no address."""
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url {self.url!r}: expected an address: http://127.0.0.1:9696")
+
+    def with_upstream_quotas(self) -> "NetworkSettings":
+        """Return the same with upstream's quotas where none are set."""
+        return fill_in(self, UPSTREAM_QUOTAS)

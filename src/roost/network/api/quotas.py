@@ -13,20 +13,19 @@ from roost.network.api.bodies import Text, Unserved, refuse_unserved
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
-from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
+from roost.network.rules.quotas import RESOURCES
 from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
 from roost.platform.http import Endpoint, json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.quotas import UNLIMITED, Maximum, Quotas
 
 PROJECT_ID_MAX = 255
 GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
 
-Maximum = (
-    Annotated[int, Meta(ge=UNLIMITED, le=MAXIMUM_MAX)] | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType
-)
+GivenMaximum = Maximum | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType
 """A number, or its digits, as upstream takes them."""
 
 
@@ -47,9 +46,9 @@ NEUTRAL = {resource.name: (UNLIMITED, None) for resource in msgspec.structs.fiel
 class QuotaBody(QuotaUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT quotas/{project}: what is left out stays. check_limit: refuse a quota below what there is already."""
 
-    network: Maximum = UNSET
-    subnet: Maximum = UNSET
-    port: Maximum = UNSET
+    network: GivenMaximum = UNSET
+    subnet: GivenMaximum = UNSET
+    port: GivenMaximum = UNSET
     check_limit: bool = False
     force: bool = False
     project_id: Text | None = None
@@ -211,20 +210,20 @@ def _project_operations(context: Networks) -> Operations:
     }
 
 
-def _document(quotas: Mapping[Resource, int]) -> QuotaDocument:
+def _document(quotas: Quotas) -> QuotaDocument:
     return QuotaDocument(network=quotas["network"], subnet=quotas["subnet"], port=quotas["port"])
 
 
-def _project_document(project_id: str, quotas: Mapping[Resource, int]) -> ProjectQuotaDocument:
+def _project_document(project_id: str, quotas: Quotas) -> ProjectQuotaDocument:
     parts = msgspec.structs.asdict(_document(quotas))
     return ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **parts)
 
 
-def _shown(quotas: Mapping[Resource, int], request: Request) -> Response:
+def _shown(quotas: Quotas, request: Request) -> Response:
     return json_response({"quota": listing.show_fields(_document(quotas), request)})
 
 
-def _maxima(body: QuotaBody) -> dict[Resource, int]:
+def _maxima(body: QuotaBody) -> dict[str, int]:
     given = {resource: getattr(body, resource) for resource in RESOURCES}
     return {resource: int(maximum) for resource, maximum in given.items() if maximum is not UNSET}
 

@@ -12,8 +12,8 @@ from roost.network.model.networks import Host, Network, SubnetKind
 from roost.network.model.ports import Address, Given, NewPort, Parting, Port, PortOrigin, Reserved
 from roost.network.rules import inventory, quotas, segments, uses
 from roost.network.rules.addressing import Demand
-from roost.network.rules.quotas import QuotaUsage
 from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
+from roost.platform.quotas import QuotaUsage
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
 

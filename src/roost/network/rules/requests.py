@@ -24,9 +24,9 @@ from roost.network.model.networks import Host, Network, Subnet, SubnetKind
 from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, inventory, segments, uses
 from roost.network.rules.addressing import Demand
+from roost.network.settings import FIXED_IPS_MAX
 from roost.seams.placement import IPV6_ADDRESS, Allocations
 
-FIXED_IPS_MAX = 16
 TOLD_MAX = 8
 """How many segments a refusal names."""
 
@@ -137,6 +137,18 @@ def refuse_many(fixed_ips: Sized) -> None:
     """Raise InvalidInput for more than a port may have."""
     if len(fixed_ips) > FIXED_IPS_MAX:
         raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
+
+
+def refuse_surplus(fixed_ips: Sized | None, device_owner: str, *, most: int) -> None:
+    """Raise InvalidInput for more than a client may name for a port that is not the network's own.
+
+    most: `[network] max_fixed_ips_per_port`. Source: Neutron up to 8.0, db/ipam_backend_mixin.py, its text.
+    """
+    if fixed_ips is None or len(fixed_ips) <= most or device_owner.startswith("network:"):
+        return
+    raise InvalidInput(
+        f"Exceeded maximum amount of fixed ips per port. {len(fixed_ips)} were named, expected at most {most}."
+    )
 
 
 def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:

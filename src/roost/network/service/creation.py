@@ -178,8 +178,10 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
                 read[network_id, host_name] = await assignments.read_network(tx, network_id, host_name)
             except NetworkNotFound as error:
                 read[network_id, host_name] = error
+        most = networks.settings.max_fixed_ips_per_port
         for making in makings:
             try:
+                requests.refuse_surplus(making.request.fixed_ips, making.request.device_owner, most=most)
                 _plan_one(making, read[making.request.network_id, making.request.host or ""])
                 await assignments.refuse_taken(tx, making.placings)
             except RoostError as error:

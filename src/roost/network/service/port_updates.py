@@ -93,6 +93,9 @@ async def _begin(
     for _ in range(RELEASE_ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             port = await lock_for_client(tx, port_id, changes.revision)
+            device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
+            most = networks.settings.max_fixed_ips_per_port
+            requests.refuse_surplus(changes.fixed_ips, device_owner, most=most)
             if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
                 _refuse_leaving(port, owner)
             releasing, _claiming = await claims.list_busy(tx, [port_id])

@@ -1,75 +1,72 @@
-"""Quotas: set, shown, and kept when something is made, whoever makes it and however many at once.
-
-A project without a limit costs one look at a small table. For one with a limit, makers queue: each counts under the
-project's lock and holds it until what it makes is there, so that the next one counts that too.
-"""
+"""Quotas of networks, subnets and ports: set, shown, and kept. How they are kept: platform/quota_tables.py."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import InvalidInput, OverQuota, TenantQuotaNotFound
-from roost.network.rules.quotas import RESOURCES, Quotas, QuotaUsage, Resource, effective, refusal, refusal_of_limit
+from roost.network.rules.quotas import RESOURCES, Resource, refusal, refusal_of_limit
 from roost.network.service import Networks
-from roost.network.store import quotas as store
+from roost.network.store.quotas import QUOTAS
 from roost.platform.database import Connection
+from roost.platform.quotas import Quotas, QuotaUsage, defaults_of, effective
+
+OPTIONS: dict[str, str] = {resource: f"quota_{resource}" for resource in RESOURCES}
 
 
-def default_quotas(networks: Networks) -> dict[Resource, int]:
+def default_quotas(networks: Networks) -> dict[str, int]:
     """Of projects that have none of their own."""
-    settings = networks.settings
-    return {"network": settings.quota_network, "subnet": settings.quota_subnet, "port": settings.quota_port}
+    return defaults_of(networks.settings, OPTIONS)
 
 
-async def get_quotas(networks: Networks, project_id: str) -> dict[Resource, int]:
+async def get_quotas(networks: Networks, project_id: str) -> dict[str, int]:
     """What holds for the project; any name is one of a project."""
     async with networks.database.transaction() as tx:
-        own = await store.list_quotas(tx, [project_id])
-    return effective(default_quotas(networks), own.get(project_id, {}))
+        return (await QUOTAS.get_maxima(tx, [project_id], defaults=default_quotas(networks)))[project_id]
 
 
-async def list_quotas(networks: Networks) -> dict[str, dict[Resource, int]]:
+async def list_quotas(networks: Networks) -> dict[str, dict[str, int]]:
     """Project -> what holds for it, of the projects that have a quota of their own."""
     async with networks.database.transaction() as tx:
-        own = await store.list_quotas(tx)
+        own = await QUOTAS.list_own(tx)
     return {project_id: effective(default_quotas(networks), quotas) for project_id, quotas in own.items()}
 
 
-async def get_details(networks: Networks, project_id: str) -> dict[Resource, QuotaUsage]:
+async def get_details(networks: Networks, project_id: str) -> dict[str, QuotaUsage]:
     """What holds for the project, and what it has."""
     async with networks.database.transaction(snapshot=True) as tx:
-        own = await store.list_quotas(tx, [project_id])
-        used = {resource: await store.count_used(tx, resource, [project_id]) for resource in RESOURCES}
-    maxima = effective(default_quotas(networks), own.get(project_id, {}))
-    return {
-        resource: QuotaUsage(project_id, resource, maxima[resource], used[resource][project_id])
-        for resource in RESOURCES
-    }
+        return await QUOTAS.get_usages(tx, project_id, defaults=default_quotas(networks))
 
 
 async def set_quotas(
     networks: Networks, project_id: str, quotas: Quotas, *, check_limit: bool = False
-) -> dict[Resource, int]:
+) -> dict[str, int]:
     """Write quotas of the project's own; those left out stay. Returns what holds from now on.
 
     check_limit: raise InvalidInput for a quota below what the project has already.
     """
     async with networks.database.transaction() as tx:
         if check_limit:
-            await store.lock_projects(tx, [project_id])
+            await QUOTAS.lock(tx, [project_id])
+            usages = await QUOTAS.get_usages(tx, project_id, defaults=default_quotas(networks))
             for resource, maximum in quotas.items():
-                used = (await store.count_used(tx, resource, [project_id]))[project_id]
-                reason = refusal_of_limit(resource, maximum, used)
+                reason = refusal_of_limit(usages[resource], maximum)
                 if reason is not None:
                     raise InvalidInput(reason)
-        await store.set_quotas(tx, project_id, quotas)
+        await QUOTAS.set_own(tx, project_id, quotas)
     return await get_quotas(networks, project_id)
 
 
 async def delete_quotas(networks: Networks, project_id: str) -> None:
     """The default quotas hold for the project again. Raises TenantQuotaNotFound if they held already."""
     async with networks.database.transaction() as tx:
-        if not await store.delete_quotas(tx, project_id):
+        if not await QUOTAS.delete_own(tx, project_id):
             raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
+
+
+async def list_over(networks: Networks) -> list[QuotaUsage]:
+    """Return what projects have more of than they may."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        return await QUOTAS.list_over(tx, defaults=default_quotas(networks))
 
 
 async def refuse_over(networks: Networks, tx: Connection, resource: Resource, more: Mapping[str, int]) -> bool:
@@ -99,14 +96,6 @@ async def lock_limited(
     networks: Networks, tx: Connection, resource: Resource, project_ids: list[str]
 ) -> dict[str, QuotaUsage]:
     """Those of the projects that have a limit, each held until this transaction ends."""
-    own = await store.list_quotas(tx, project_ids, resource)
-    default = default_quotas(networks)[resource]
-    maxima = {project_id: own.get(project_id, {}).get(resource, default) for project_id in project_ids}
-    limited = sorted(project_id for project_id, maximum in maxima.items() if maximum >= 0)
-    if not limited:
-        return {}
-    await store.lock_projects(tx, limited)
-    used = await store.count_used(tx, resource, limited)  # a later statement than the lock: it sees who held it before
-    return {
-        project_id: QuotaUsage(project_id, resource, maxima[project_id], used[project_id]) for project_id in limited
-    }
+    defaults: dict[str, int] = {resource: default_quotas(networks)[resource]}
+    usages = await QUOTAS.lock_usages(tx, project_ids, defaults=defaults)
+    return {project_id: of_project[resource] for project_id, of_project in usages.items()}
