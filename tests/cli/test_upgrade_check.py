@@ -18,13 +18,14 @@ from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
 from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
+from roost.platform.quotas import QuotaUsage
 
 Check = Callable[..., tuple[int, str]]
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
 REFUSED = Heartbeat(cells=(), credentials=Credentials(False, "the token is refused"), silent_s=1.0)
 NAMES = [
     "order of builds", "agents are new enough", "addresses are claimed first", "network credentials",
-    "placement credentials", "cells", "network info",
+    "placement credentials", "cells", "network info", "quotas",
 ]  # fmt: skip
 
 
@@ -81,6 +82,16 @@ def facts(**more: Any) -> Facts:
         ),
         pytest.param({"silent_cells": {"cell2": 4}}, {"cells": FAILURE}, "cell2 (4 hosts)", id="a cell without one"),
         pytest.param({"info_differs": 7}, {"network info": WARNING}, "roost-manage heal_network_info", id="info"),
+        pytest.param(
+            {"over_quota": tuple(QuotaUsage(*of, 5, 6) for of in (("p", "cores"), ("p", "ram"), ("q", "port")))},
+            {"quotas": WARNING},
+            "More than their quotas have: p (cores 6 of 5, ram 6 of 5); q (port 6 of 5). What is there stays",
+            id="quotas",
+        ),
+        pytest.param(
+            {"over_quota": tuple(QuotaUsage(str(number), "ram", 1, 2) for number in range(21))},
+            {"quotas": WARNING}, "19 (ram 2 of 1); .... What", id="more quotas than are shown",
+        ),
     ],
 )  # fmt: skip
 def test_each_check_says_what_is_so(changes: dict[str, Any], not_ready: dict[str, int], says: str) -> None:
@@ -140,6 +151,21 @@ async def test_the_commands_say_the_order_and_heal_what_differs(
     assert (status, [item["written"] for item in msgspec.json.decode(text)["servers"]]) == (0, [True])
     status, text, _ = await manage("heal_network_info", "--database", dsn)
     assert (status, text) == (0, "The network info of every server is what its ports are.\n")
+
+
+async def test_projects_above_the_quotas_that_hold_are_named(
+    database: Database, dsn: str, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.make(database)
+    await world.boot(count=11)
+    status, text = await asyncio.to_thread(check, "--database", dsn, "--json")
+    assert "No project has more than its quotas." in text, "nobody is known without Keystone"
+    monkeypatch.setenv("ROOST_SERVE_AUTH", "keystone")
+    status, text = await asyncio.to_thread(check, "--database", dsn, "--json")
+    assert (status, "project (instances 11 of 10)" in text) == (WARNING, True), text
+    monkeypatch.setenv("ROOST_COMPUTE_QUOTA_INSTANCES", "11")
+    status, text = await asyncio.to_thread(check, "--database", dsn, "--json")
+    assert "No project has more than its quotas." in text
 
 
 async def test_a_cell_without_a_conductor_ends_the_command_with_2(database: Database, dsn: str, check: Check) -> None:

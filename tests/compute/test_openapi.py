@@ -10,7 +10,7 @@ from tests.agent.cloud import AGENT
 from roost.cli.serving.access import VERSION_PATHS
 from roost.compute.api import operations, routes
 from roost.compute.api.openapi import ABOUT
-from roost.compute.service import Compute
+from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.compute.service import hosts as hosts_service
 from roost.platform.http import MethodRoute
 from roost.platform.openapi import describe
@@ -128,6 +128,8 @@ async def test_answers_are_as_the_document_says(call: Any, compute: Compute, net
     changes: list[tuple[str, str, Any]] = [
         ("POST", specs, {"extra_specs": {"hw:cpu_policy": "shared"}}), ("PUT", f"/v2.1/os-services/{host_id}", closed),
         ("PUT", "/hosts", {"hosts": [{"name": "h3", "vcpus": 1, "ram_mb": 1, "disk_gb": 1}]}),
+        ("PUT", "/v2.1/os-quota-sets/p", {"quota_set": {"cores": "5"}}),
+        ("PUT", "/v2.1/os-quota-class-sets/default", {"quota_class_set": {"cores": -1}}),
     ]  # fmt: skip
     targets = (
         *("/", "/v2.1", "/v2.1/", "/openapi.json", "/hosts", "/builds", "/v2.1/extensions", "/v2.1/extensions/OS-DCF"),
@@ -138,7 +140,10 @@ async def test_answers_are_as_the_document_says(call: Any, compute: Compute, net
         *(f"{specs}/hw:cpu_policy", "/v2.1/os-hypervisors?limit=1&with_servers=1", "/v2.1/os-hypervisors/detail"),
         *(f"/v2.1/os-hypervisors/{host_id}?with_servers=true", f"/v2.1/servers/{server_id}/topology"),
         *("/v2.1/os-services", "/v2.1/os-aggregates", "/v2.1/os-aggregates/1", "/v2.1/os-availability-zone"),
-        "/v2.1/os-availability-zone/detail",
+        *("/v2.1/os-availability-zone/detail", "/v2.1/limits", "/v2.1/os-quota-class-sets/default"),
+        *(f"/v2.1/os-quota-sets/p{part}" for part in ("", "/detail", "/defaults")),
+        *("/v2.1/os-simple-tenant-usage?detailed=1&start=2026-01-01T00:00:00&limit=1",),
+        *(f"/v2.1/os-simple-tenant-usage/{project}?start=2026-01-01T00:00:00" for project in ("p", DEFAULT_PROJECT)),
     )
     for method, path, body in (*changes, *(("GET", target, None) for target in targets)):
         answer = await call(method, path, body, version="2.96")

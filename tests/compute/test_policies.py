@@ -134,6 +134,9 @@ IN_PROJECT = {"admin": 200, "member": 200, "reader": 200, "other": 200, "service
 MOVER = {"admin": 200, "member": 403, "reader": 403, "other": NO, "service": NO, "nobody": 403, "system": NO}
 EVERYBODY = {"admin": 200, "service": 200, "member": 200, "reader": 200, "nobody": 200}
 ROOSTS = {"admin": 200, "service": 200, "member": 403, "reader": 403, "nobody": 403, "system": 403}
+OF_PROJECT = {
+    "admin": 200, "member": 200, "reader": 200, "other": 403, "service": 403, "nobody": 403, "system": 403,
+}  # fmt: skip
 FLAVOR = {"flavor": {"name": "big", "vcpus": 1, "ram": 1, "disk": 1}}
 HOSTS = {"hosts": [{"name": "h3", "vcpus": 1, "ram_mb": 1, "disk_gb": 1}]}
 SPECS = {"extra_specs": {"a:b": "c"}}
@@ -191,6 +194,9 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("GET", "/servers?all_tenants=0&project_id=mine", None, {"admin": 200, "member": 200, "other": 403}),
     ("GET", "/servers?host=h1", None, {"admin": 200, "member": 403, "reader": 403}),
     ("GET", "/servers?name=w&status=BUILD&limit=1", None, {"member": 200, "reader": 200}),
+    ("GET", "/os-quota-sets/mine", None, OF_PROJECT), ("GET", "/os-quota-sets/mine/detail", None, OF_PROJECT),
+    ("GET", "/os-simple-tenant-usage/mine", None, OF_PROJECT), ("GET", "/limits", None, EVERYBODY),
+    ("GET", "/limits?tenant_id=mine", None, ADMIN), ("GET", "/os-quota-sets/mine/defaults", None, EVERYBODY),
     # Of nobody, for everybody.
     ("GET", "/flavors", None, EVERYBODY), ("GET", "/flavors/detail", None, EVERYBODY),
     ("GET", "/flavors/small", None, EVERYBODY),
@@ -224,7 +230,11 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("POST", "/os-aggregates/1/action", {"remove_host": {"host": "h1"}}, ADMIN | {"admin": 409}),
     ("POST", "/os-aggregates/1/action", {"set_metadata": {"metadata": {}}}, ADMIN | {"admin": 409}),
     ("POST", "/os-aggregates/1/images", {"cache": [{"id": "i"}]}, ADMIN | {"admin": 400}),
-    ("GET", "/os-availability-zone/detail", None, ADMIN),
+    ("GET", "/os-availability-zone/detail", None, ADMIN), ("GET", "/os-simple-tenant-usage", None, ADMIN),
+    ("PUT", "/os-quota-sets/mine", {"quota_set": {"cores": 99}}, ADMIN),
+    ("DELETE", "/os-quota-sets/mine", None, ADMIN | {"admin": 202}),
+    ("GET", "/os-quota-class-sets/default", None, ADMIN),
+    ("PUT", "/os-quota-class-sets/default", {"quota_class_set": {"cores": -1}}, ADMIN),
     ("DELETE", "/os-services/{host}", None, ADMIN | {"admin": 204}),
     ("DELETE", "/flavors/small", None, ADMIN | {"admin": 202}),
     # Roost's own.

@@ -216,7 +216,7 @@ async def test_a_hundred_servers_take_as_many_statements_as_one(cloud: Compute, 
         one = list(seen)
     with statements() as seen:
         await boot(cloud, count=100)
-        assert seen == one == ["compute.find_flavor", "compute.insert_servers", "compute.insert_work"]
+        assert seen == one == ["compute.find_flavor_with_quotas", "compute.insert_servers", "compute.insert_work"]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors: CorsSettings
     notifications: NotificationSettings
 
+    @property
+    def has_keystone(self) -> bool:
+        """Return whether Keystone knows who calls, as far as files and environment say: `--auth` may say otherwise."""
+        return self.serve.auth == "keystone" or bool(self.keystone.auth_url)
+
+    def with_quotas(self, *, keystone: bool) -> "Settings":
+        """Return the same with the default quotas in force. keystone: it knows who calls, so no caller is everybody."""
+        if not keystone:
+            return self
+        return replace(self, network=self.network.with_upstream_quotas(), compute=self.compute.with_upstream_quotas())
+
 
 def sources_of(config: Config) -> tuple[Path, ...]:
     """Return the files and folders of --config; DEFAULT_CONFIG, if there is one, where none is named."""

@@ -130,6 +130,14 @@ class MetadataFull(Forbidden):
     """The server has as many metadata items as it may have."""
 
 
+class OverQuota(Forbidden):
+    """The project has as much as it may have."""
+
+
+class QuotaTooSmall(BadRequest):
+    """The project has more already."""
+
+
 class TagNotFound(NotFound):
     """The server has no such tag."""
 

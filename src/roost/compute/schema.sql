@@ -241,6 +241,16 @@ CREATE TABLE compute.server (
     power_state text
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
+-- What a project has is counted for its quotas.
+CREATE INDEX server_project ON compute.server (project_id);
+
+CREATE TABLE compute.quota (
+    -- Empty: of all projects that have none of their own.
+    project_id text NOT NULL,
+    resource text NOT NULL,
+    maximum bigint NOT NULL,
+    PRIMARY KEY (project_id, resource)
+);
 
 -- Servers that are gone: roost.compute.model.server.Server as it was last shown, kept with their actions and moves.
 CREATE TABLE compute.deleted_server (

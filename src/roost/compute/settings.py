@@ -4,7 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from roost.platform.quotas import Maximum, fill_in
 from roost.seams.agent import SERVICE_VERSION
+
+UPSTREAM_QUOTAS = {"quota_instances": 10, "quota_cores": 20, "quota_ram": 51_200}
+"""Source: Nova, conf/quota.py."""
 
 
 class ComputeSettings(Struct, frozen=True, kw_only=True):
@@ -18,7 +22,8 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     actions, migrations and faults of deleted servers are kept. keep_history_rows: how many rows of them at most.
     service_version_min: a host whose agent is of a lower service version is closed, and has no say in how servers are
     built; an upgrade of older agents sets it to 1 first. waiting_hosts_max: hosts of one agent's token that may wait to
-    be accepted.
+    be accepted. quota_*: how many servers, VCPUs and MiB of memory a project may have that has no quota of its own, and
+    how many metadata items each of its servers; -1 for any number, None: see with_upstream_quotas.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
@@ -30,11 +35,19 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     keep_history_days: Annotated[float, Meta(ge=0)] = 30
     keep_history_rows: Annotated[int, Meta(ge=0)] = 1_000_000
     default_availability_zone: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^:]+$")] = "nova"
+    quota_instances: Maximum | None = None
+    quota_cores: Maximum | None = None
+    quota_ram: Maximum | None = None
+    quota_metadata_items: Maximum = 128
 
     def __post_init__(self) -> None:
         """Raise ValueError when the image service's endpoint is no address."""
         if self.image_url and not self.image_url.startswith(("http://", "https://")):
             raise ValueError(f"image_url {self.image_url!r}: expected an address: http://127.0.0.1:9292")
+
+    def with_upstream_quotas(self) -> "ComputeSettings":
+        """Return the same with upstream's quotas where none are set."""
+        return fill_in(self, UPSTREAM_QUOTAS)
 
     @property
     def poll_wait_max_s(self) -> float:

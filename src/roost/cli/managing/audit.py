@@ -118,6 +118,7 @@ async def _audit(
 async def open_records(target: LedgerTarget, config: Config) -> AsyncIterator[Records]:
     """Yield the records of the target's database. Raises TargetRefused where it is not of this version of Roost."""
     settings = read_settings(config)
+    settings = settings.with_quotas(keystone=settings.has_keystone)
     async with open_existing(target, pool_size=POOL_SIZE) as database:
         missing = await list_missing(database, SCHEMAS)
         if "placement" in missing:

@@ -91,7 +91,7 @@ def _checks(config: Config, settings: Settings) -> Iterator[tuple[str, str, Call
     serve = settings.serve
     yield "serve", "", lambda: _check_serve(config, settings)
     yield "metrics", "token_file", settings.metrics.read_token
-    if serve.auth == "keystone" or settings.keystone.auth_url:
+    if settings.has_keystone:
         yield "keystone", "", settings.keystone.check
     if settings.neutron.url and not serve.with_neutron:
         yield "neutron", "", partial(settings.neutron.check, has_catalog=bool(settings.keystone.auth_url))

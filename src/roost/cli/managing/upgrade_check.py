@@ -22,12 +22,16 @@ from roost.compute.rules.orders import (
     order_of,
 )
 from roost.compute.service import Compute
+from roost.compute.service import quotas as compute_quotas
 from roost.compute.service.cells import count_silent_cells, list_heartbeats
 from roost.compute.service.network_info import find_differing
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
+from roost.network.service import Networks
+from roost.network.service import quotas as network_quotas
 from roost.network.settings import NetworkSettings
+from roost.platform.quotas import QuotaUsage
 
-HOSTS_SHOWN = 10
+HOSTS_SHOWN, PROJECTS_SHOWN = 10, 20
 NEXT_RELEASE = "2.0"
 
 
@@ -37,8 +41,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     hosts_below: by service version, live hosts with an agent below it, some of them: the versions that orders need.
     hosts_closed: some of the live hosts whose agents are below version_min.
     conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
-    info that is not their ports, of the first page. placement_fault: why the Placement service that is used instead of
-    the ledger does not let Roost in; elsewhere: there is one.
+    info that is not their ports, of the first page. over_quota: what projects have more of than they may.
+    placement_fault: why the Placement service that is used instead of the ledger does not let Roost in; elsewhere:
+    there is one.
     """
 
     hosts_by_version: dict[int, int]
@@ -49,6 +54,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     silent_cells: dict[str, int]
     info_differs: int
     settings: NetworkSettings
+    over_quota: tuple[QuotaUsage, ...] = ()
     elsewhere: bool = False
     placement_fault: str | None = None
     placement_required: bool = False
@@ -60,7 +66,7 @@ async def upgrade_check(target: LedgerTarget, console: Console, *, config: Confi
     async with open_records(target, config) as records:
         if records.cloud is None:
             raise TargetRefused("there are no servers in the database")
-        facts = await _read(records.cloud.compute, settings.network)
+        facts = await _read(records.cloud.compute, records.cloud.networks, settings.network)
         if records.cloud.elsewhere is not None:
             fault = await find_credentials_fault(records.cloud.elsewhere)
             required = settings.placement.credentials == "require"
@@ -80,10 +86,11 @@ def list_checks(facts: Facts) -> list[CheckResult]:
         _placement_check(facts),
         _cells(facts),
         _network_info(facts),
+        _quotas(facts),
     ]
 
 
-async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
+async def _read(compute: Compute, networks: Networks, settings: NetworkSettings) -> Facts:
     silent_after_s, version_min = compute.settings.host_down_after_s, compute.settings.service_version_min
     return Facts(
         hosts_by_version=await count_agent_versions(compute),
@@ -96,6 +103,7 @@ async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
         silent_cells=await count_silent_cells(compute),
         info_differs=len(await find_differing(compute)),
+        over_quota=(*await compute_quotas.list_over(compute), *await network_quotas.list_over(networks)),
         settings=settings,
     )
 
@@ -196,6 +204,22 @@ def _network_info(facts: Facts) -> CheckResult:
         return CheckResult(name="network info", result=READY, details=details)
     details = f"{facts.info_differs} servers or more have another than their ports: roost-manage heal_network_info"
     return CheckResult(name="network info", result=WARNING, details=details)
+
+
+def _quotas(facts: Facts) -> CheckResult:
+    name = "quotas"
+    if not facts.over_quota:
+        return CheckResult(name=name, result=READY, details="No project has more than its quotas.")
+    by_project: dict[str, list[str]] = {}
+    for usage in facts.over_quota:
+        by_project.setdefault(usage.project_id, []).append(f"{usage.resource} {usage.used} of {usage.maximum}")
+    names = [f"{project_id} ({', '.join(parts)})" for project_id, parts in by_project.items()]
+    shown = "; ".join([*names[:PROJECTS_SHOWN], *(["..."] if len(names) > PROJECTS_SHOWN else [])])
+    details = (
+        f"More than their quotas have: {shown}. What is there stays, nothing is added: give these projects quotas of "
+        "their own (openstack quota set), or set [compute] and [network] quota_* to -1."
+    )
+    return CheckResult(name=name, result=WARNING, details=details)
 
 
 def _older(facts: Facts, below: int) -> str:

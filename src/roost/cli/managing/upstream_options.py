@@ -1,4 +1,6 @@
-"""Which option of Roost says what an option of upstream Placement's placement.conf said: a table, and nothing else.
+"""Which option of Roost says what an option of upstream's placement.conf said: a table, and nothing else.
+
+Besides, it knows the quotas of a nova.conf and a neutron.conf.
 
 docs/reference/upstream-options.md shows it, convert_config.py applies it. Source: upstream Placement, `placement.conf`;
 keystonemiddleware, auth_token; keystoneauth, its plugins; oslo.log, oslo.policy, oslo.middleware, oslo.concurrency.
@@ -213,6 +215,15 @@ OPTIONS: dict[tuple[str, str], To | Said] = {
     ("cors", "allow_headers"): To("cors", "allow_headers", words),
     ("cors", "expose_headers"): To("cors", "expose_headers", words),
     ("cors", "max_age"): To("cors", "max_age_s", whole),
+    **{
+        (section, f"{prefix}{name}"): To("compute", f"quota_{name}", whole)
+        for section, prefix in (("quota", ""), ("DEFAULT", "quota_"))
+        for name in ("instances", "cores", "ram", "metadata_items")
+    },
+    **{
+        ("QUOTAS", name): To("network", name, whole) for name in ("quota_network", "quota_subnet", "quota_port")
+    },
+    ("DEFAULT", "max_fixed_ips_per_port"): To("network", "max_fixed_ips_per_port", whole),
 }  # fmt: skip
 
 SECTIONS: dict[str, Said] = {

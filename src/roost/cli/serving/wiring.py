@@ -75,6 +75,9 @@ class Parts:
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config, placement_url=config.placement_url)
+        # Who only conducts serves no callers, and is told how others know theirs by the configuration alone.
+        conducts_only = config.services == ("conductor",)
+        settings = settings.with_quotas(keystone=config.auth == "keystone" or (conducts_only and settings.has_keystone))
         if config.cells:
             settings = replace(settings, conductor=replace(settings.conductor, cells=config.cells))
         policy_of = partial(access.read_policy, settings=settings, auth=config.auth, policy=config.policy)

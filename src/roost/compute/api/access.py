@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.policies import ATTACH_EXTERNAL, IS_ADMIN, SHOW_SERVER
-from roost.compute.api.requests import path_text
+from roost.compute.api.requests import path_project, path_text
 from roost.compute.errors import ServerNotFound
 from roost.compute.model.server import Permissions, Requester, Server
 from roost.compute.service import Compute
@@ -89,9 +89,17 @@ def checks(compute: Compute, policy: Policy) -> ChecksOf:
         asks = policy_check(policy, operation)
         if "{server_id}" in path and operation.rule is not None:
             asks = partial(find_server, compute, policy, operation.rule.name, deleted=ACTION_LOG in path)
+        elif "{project_id}" in path and operation.rule is not None:
+            asks = partial(_ask_of_project, policy, operation.rule.name)
         return version_check(operation), asks
 
     return checks_of
+
+
+def _ask_of_project(policy: Policy, rule: str, request: Request) -> None:
+    """Raise Forbidden unless the rule lets the caller do this to the project that the path names."""
+    caller = caller_of(request.scope)
+    policy.enforce(caller, rule, {"project_id": path_project(request), "user_id": caller.user_id})
 
 
 async def find_server(compute: Compute, policy: Policy, rule: str, request: Request, *, deleted: bool = False) -> None:

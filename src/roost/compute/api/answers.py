@@ -253,3 +253,49 @@ Build = _document(
 )
 Builds = _document("Builds", {"builds": _list(Build), "total": int})
 HostNames = _document("HostNames", {"hosts": list[str]})
+
+_QUOTA_NAMES = (
+    "instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members",
+)  # fmt: skip
+_QUOTAS = dict.fromkeys(_QUOTA_NAMES, int)
+_QUOTA_USAGE = _document("QuotaUsage", {"limit": int, "in_use": int, "reserved": int})
+QuotaSetAnswer = _answer("QuotaSetAnswer", "quota_set", _document("QuotaSet", {"id": str, **_QUOTAS}))
+QuotaSetUpdateAnswer = _answer("QuotaSetUpdateAnswer", "quota_set", _document("QuotaSetUpdated", _QUOTAS))
+QuotaDetailAnswer = _answer(
+    "QuotaDetailAnswer",
+    "quota_set",
+    _document("QuotaDetail", {"id": str, **dict.fromkeys(_QUOTA_NAMES, _QUOTA_USAGE)}),
+)
+QuotaClassAnswer = _answer("QuotaClassAnswer", "quota_class_set", _document("QuotaClass", _QUOTAS, {"id": str}))
+
+_LIMIT_NAMES = (
+    "maxTotalInstances", "maxTotalCores", "maxTotalRAMSize", "maxServerMeta", "maxTotalKeypairs", "maxServerGroups",
+    "maxServerGroupMembers", "totalInstancesUsed", "totalCoresUsed", "totalRAMUsed", "totalServerGroupsUsed",
+)  # fmt: skip
+LimitsAnswer = _answer(
+    "LimitsAnswer",
+    "limits",
+    _document("Limits", {"rate": list[str], "absolute": _document("Absolute", dict.fromkeys(_LIMIT_NAMES, int))}),
+)
+
+_SERVER_USAGE = _document(
+    "ServerUsage",
+    {
+        **{"instance_id": Uuid, "name": str, "tenant_id": str, "flavor": str, "state": str},
+        **{"vcpus": int, "memory_mb": int, "local_gb": int, "hours": float, "uptime": int},
+        **{"started_at": Moment, "ended_at": Moment | None},
+    },
+)
+_SERVER_USAGES = {"server_usages": _list(_SERVER_USAGE)}
+_PROJECT_USAGE = {
+    **{"tenant_id": str, "start": Moment, "stop": Moment, "total_hours": float},
+    **dict.fromkeys(("total_vcpus_usage", "total_memory_mb_usage", "total_local_gb_usage"), float),
+}
+UsageAnswer = _document(
+    "UsageAnswer",
+    {"tenant_usage": _document("ProjectUsage", {}, {**_PROJECT_USAGE, **_SERVER_USAGES})},
+    {"tenant_usage_links": Links},
+)
+UsagesAnswer = _answer(
+    "UsagesAnswer", "tenant_usages", _list(_document("ListedProjectUsage", _PROJECT_USAGE, _SERVER_USAGES))
+)

@@ -29,7 +29,11 @@ EXTENSIONS: Mapping[str, str] = {
     "os-flavor-manage": "FlavorManage",
     "os-hypervisors": "Hypervisors",
     "os-multiple-create": "MultipleCreate",
+    "os-quota-class-sets": "QuotaClasses",
+    "os-quota-sets": "Quotas",
     "os-services": "Services",
+    "os-simple-tenant-usage": "SimpleTenantUsage",
+    "os-used-limits": "UsedLimits",
 }
 """Alias -> name, of what is served."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roost.compute.api import flavors, server_bodies
+from roost.compute.api import flavors, quota_sets, server_bodies
 from roost.compute.api.answers import FAULT
 from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.power_actions import REBUILD_ATTRIBUTES
@@ -18,6 +18,8 @@ ATTRIBUTES: Mapping[str, Attributes] = {
     "ServerBody": server_bodies.CREATE_ATTRIBUTES,
     "UpdateServerBody": server_bodies.UPDATE_ATTRIBUTES,
     "RebuildBody": REBUILD_ATTRIBUTES,
+    "QuotaSetBody": quota_sets.SET_ATTRIBUTES,
+    "QuotaClassBody": quota_sets.CLASS_ATTRIBUTES,
     "FlavorBody": Attributes(since={"description": flavors.DESCRIPTION_FROM}),
 }
 """By body."""
@@ -49,8 +51,11 @@ ABOUT = About(
         "migration_id": {"type": "string", "pattern": "^[0-9]{1,18}$"},
         "host_id": {"type": "string", "format": "uuid"},
         "tag": {"type": "string", "minLength": 1, "maxLength": TAG_LENGTH_MAX, "pattern": TAG_PATTERN},
+        "quota_class": {"const": quota_sets.DEFAULT_CLASS},
         "aggregate_id": {"type": "string", "pattern": "^[0-9]{1,9}$"},
-        **dict.fromkeys(("flavor_id", "key", "network", "pattern", "action", "alias", "request_id"), TEXT),
+        **dict.fromkeys(
+            ("flavor_id", "key", "network", "pattern", "action", "alias", "request_id", "project_id"), TEXT
+        ),
     },
     error=FAULT,
     components={"Fault": FAULT},

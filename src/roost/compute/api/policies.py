@@ -47,6 +47,7 @@ ACTION_EVENTS = "os_compute_api:os-instance-actions:events"
 UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 READDRESS_SERVER = "os_compute_api:os-evacuate:readdress"
 UNSHELVE_TO_HOST = "os_compute_api:os-shelve:unshelve_to_host"
+OTHER_LIMITS = "os_compute_api:limits:other_project"
 FLAVOR_EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
 PARTS = {

@@ -73,8 +73,12 @@ LIMIT = Parameter(schema={"type": "integer", "minimum": 0})
 FLAG = Parameter(schema=one_of(YES | NO))
 
 
-def query(parameters: Parameters) -> Versions:
-    """Return the schema of a query with these parameters and no others."""
+STRICT_FROM = (2, 75)
+"""Below this microversion upstream overlooks parameters that it does not serve. Source: Compute API, 2.75."""
+
+
+def query(parameters: Parameters, *, strict_from: Version = (2, 1)) -> Versions:
+    """Return the schema of a query with these parameters and, from a microversion on, no others."""
     return Versions(
         {
             version: {
@@ -84,20 +88,24 @@ def query(parameters: Parameters) -> Versions:
                     for name, parameter in parameters.items()
                     if parameter.since <= version
                 },
-                "additionalProperties": False,
+                "additionalProperties": version < strict_from,
             }
-            for version in sorted({(2, 1), *(parameter.since for parameter in parameters.values())})
+            for version in sorted({(2, 1), strict_from, *(parameter.since for parameter in parameters.values())})
         }
     )
 
 
-def check_parameters(request: Request, parameters: Parameters) -> None:
+def check_parameters(request: Request, parameters: Parameters, *, strict_from: Version = (2, 1)) -> None:
     """Raise BadRequest for a parameter of the query string that is not served, or given twice, naming it."""
-    served = sorted(name for name, parameter in parameters.items() if request.state.microversion >= parameter.since)
+    version = request.state.microversion
+    served = sorted(name for name, parameter in parameters.items() if version >= parameter.since)
     for name in request.query_params:
         _text(name, "the query string")
         if name not in served:
-            raise BadRequest(f"{name}: Roost does not serve this parameter here: expected {', '.join(served)}")
+            if version < strict_from:
+                continue
+            expected = f"expected {', '.join(served)}" if served else "there is none"
+            raise BadRequest(f"{name}: Roost does not serve this parameter here: {expected}")
         values = request.query_params.getlist(name)
         if not parameters[name].repeated and len(values) > 1:
             raise BadRequest(f"{name}: expected once, got {', '.join(values)}")
@@ -108,6 +116,17 @@ def check_parameters(request: Request, parameters: Parameters) -> None:
 def text_parameter(request: Request, name: str) -> str | None:
     """Return a text from the query string, None where it is not given. Raises BadRequest for what is not text."""
     return None if name not in request.query_params else _text(request.query_params[name], name)
+
+
+PROJECT_ID_MAX = 255
+
+
+def path_project(request: Request) -> str:
+    """Return the project that the path names. Raises BadRequest."""
+    project_id = path_text(request, "project_id")
+    if len(project_id) > PROJECT_ID_MAX:
+        raise BadRequest(f"project {project_id[:64]}...: expected at most {PROJECT_ID_MAX} characters")
+    return project_id
 
 
 def path_text(request: Request, name: str) -> str:

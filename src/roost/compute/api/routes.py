@@ -15,14 +15,17 @@ from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.api.flavors import Flavors
 from roost.compute.api.hosts import Hypervisors
 from roost.compute.api.interfaces import Interfaces
+from roost.compute.api.limits import limit_operations
 from roost.compute.api.move_actions import MOVE_ACTIONS
 from roost.compute.api.moves import Migrations
 from roost.compute.api.openapi import ABOUT
 from roost.compute.api.policies import CHECKS, PARTS, SCOPES
 from roost.compute.api.power_actions import POWER_ACTIONS
+from roost.compute.api.quota_sets import quota_operations
 from roost.compute.api.server_attributes import ServerAttributes
 from roost.compute.api.servers import Servers
 from roost.compute.api.services import Services
+from roost.compute.api.usages import usage_operations
 from roost.compute.api.zones import zone_operations
 from roost.compute.service import Compute
 from roost.platform.auth import Policy, Unrestricted
@@ -49,6 +52,9 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
         **zone_operations(compute),
         **Interfaces(compute, policy).operations(),
         **Migrations(compute, policy).operations(),
+        **quota_operations(compute),
+        **limit_operations(compute, policy),
+        **usage_operations(compute),
         **extensions.OPERATIONS,
     }
     served: Operations = {

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.requests import Attributes, Name, Whole, check_attributes, flag
 from roost.compute.model.server import NicAsked, ServerRequest, ServerUpdate
-from roost.compute.rules.server_attributes import METADATA_MAX, TAG_LENGTH_MAX, TAG_PATTERN, TAGS_MAX
+from roost.compute.rules.server_attributes import TAG_LENGTH_MAX, TAG_PATTERN, TAGS_MAX
 from roost.compute.rules.servers import hostname_problem, read_counts, read_destination
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid
@@ -18,7 +18,7 @@ from roost.platform.http import Version, canonical_uuid, is_uuid
 Text = Annotated[str, Meta(max_length=255)]
 Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9-_:. ]{1,255}$")]
 
-METADATA = Annotated[dict[Key, Text], Meta(max_length=METADATA_MAX)]
+METADATA = dict[Key, Text]
 Tags = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH_MAX, pattern=TAG_PATTERN)]], Meta(max_length=TAGS_MAX)
 ]
@@ -160,6 +160,7 @@ def read_server(body: CreateBody, version: Version) -> ServerRequest:
         auto=server.networks == "auto",
         image_ref=server.image_ref or "",
         count=counts.most,
+        count_min=counts.least,
         metadata=server.metadata,
         description=server.description or None,
         availability_zone=destination.zone,

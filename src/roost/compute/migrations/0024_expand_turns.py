@@ -5,7 +5,7 @@ from alembic import op
 from roost.platform.migrate import statements
 
 revision = "compute_0024"
-down_revision = "compute_0022"
+down_revision = "compute_0023"
 
 SQL = """
 -- In the order of bytes, as a conductor compares them.

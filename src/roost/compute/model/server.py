@@ -162,8 +162,9 @@ class NicAsked(Struct, frozen=True, kw_only=True):
 class ServerRequest(Struct, frozen=True, kw_only=True):
     """What a client asks for. nics None: it named none, so the only network is meant, if there is exactly one.
 
-    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers. host: the only
-    one that will do. hostname: None for one made of the name.
+    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers; count_min: how
+    many will do, if quotas leave no room for more. host: the only one that will do. hostname: None for one made of the
+    name.
     """
 
     name: str
@@ -172,6 +173,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     auto: bool = False
     image_ref: str = ""
     count: int = 1
+    count_min: int = 1
     metadata: Mapping[str, str] = {}
     description: str | None = None
     availability_zone: str | None = None

@@ -1,11 +1,10 @@
-"""How many metadata items and tags a server has, and what a tag may be. No I/O.
+"""How many tags a server has, and what a tag may be. No I/O.
 
-Source: Nova, objects/instance.py, MAX_TAG_COUNT; api/validation/parameter_types.py, tag; its quota of metadata items.
+Source: Nova, objects/instance.py, MAX_TAG_COUNT; api/validation/parameter_types.py, tag.
 """
 
 import re
 
-METADATA_MAX = 128
 TAGS_MAX = 50
 TAG_LENGTH_MAX = 60
 TAG_PATTERN = r"^[^,/]*$"

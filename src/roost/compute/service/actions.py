@@ -17,6 +17,7 @@ from roost.compute.service import action_log
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.images import get_rebuild_traits
 from roost.compute.service.notifications import announce, watch_states
+from roost.compute.service.quotas import check_metadata
 from roost.compute.store import actions as store
 from roost.compute.store import cells as cell_rows
 from roost.compute.store import server_changes as changes_store
@@ -62,7 +63,7 @@ async def rebuild(
     """Order that the server's guest is made again, from another image. token: the caller's, for the image service.
 
     Raises ServerNotFound, ActionRefused (its state, or its host lacks a trait that a new image requires), ServerRefused
-    (a new image that is not there, or too large) and ImageServiceUnavailable.
+    (a new image that is not there, or too large), MetadataFull and ImageServiceUnavailable.
     """
     async with compute.database.transaction() as tx:
         server_checked = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
@@ -71,6 +72,7 @@ async def rebuild(
         server = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
         if _image_basis(server) != _image_basis(server_checked):
             raise ActionRefused(f"Instance {server_id} changed while its image was looked at: ask again.")
+        await check_metadata(compute, tx, server.project_id, update.metadata)
         spec = replace(server.spec, image_traits=image_traits)
         await changes_store.update_server(tx, server_id, update, spec=spec)
         await _begin(compute, tx, server, rules.REBUILD, by)

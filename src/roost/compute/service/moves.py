@@ -15,6 +15,7 @@ from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import announce, watch_states
+from roost.compute.service.quotas import check_growth
 from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
@@ -69,7 +70,7 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
     """Begin a move.
 
     Raises ServerNotFound, ActionRefused (its state, its lock, its host may still run it), ServerRefused (an unknown
-    host, flavor or zone, its own host, the flavor that it has, its host is up) and HostClosed.
+    host, flavor or zone, its own host, the flavor that it has, its host is up), OverQuota and HostClosed.
     """
     kind = request.kind
     await wait_until_settled(compute, server_id)
@@ -84,6 +85,8 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
         server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
         if flavor is not None and flavor == server.flavor:
             raise ServerRefused("When resizing, instances must change flavor!")
+        if flavor is not None:
+            await check_growth(compute, tx, server.project_id, server.flavor, flavor)
         if target is not None and target.name == server.host:
             raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
         if kind is MoveKind.EVACUATE:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from roost.compute.errors import (
     ActionRefused,
-    MetadataFull,
     MetadataNotFound,
     ServerNotFound,
     ServerRefused,
@@ -12,9 +11,10 @@ from roost.compute.errors import (
 )
 from roost.compute.model.server import Requester, Server, ServerUpdate
 from roost.compute.rules.actions import find_attribute_refusal
-from roost.compute.rules.server_attributes import METADATA_MAX, TAGS_MAX, find_tag_problem
+from roost.compute.rules.server_attributes import TAGS_MAX, find_tag_problem
 from roost.compute.service.action_log import tell
 from roost.compute.service.context import Compute
+from roost.compute.service.quotas import check_metadata
 from roost.compute.store import server_changes as store
 from roost.compute.store import servers as servers_store
 from roost.platform.database import Connection
@@ -48,8 +48,7 @@ async def set_metadata(
     async with compute.database.transaction() as tx:
         server = await _lock(tx, server_id, "update metadata", may_be_locked=may_be_locked)
         merged = metadata if replace else {**server.metadata, **metadata}
-        if len(merged) > METADATA_MAX:
-            raise MetadataFull(f"Maximum number of metadata items exceeds {METADATA_MAX}")
+        await check_metadata(compute, tx, server.project_id, merged)
         await store.set_metadata(tx, server_id, merged)
         await tell(compute, tx, server_id, "update", by, before=server)
     return merged

@@ -36,9 +36,11 @@ from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.service.images import get_image, read_image_traits
 from roost.compute.service.notifications import announce, announce_new, watch_states
+from roost.compute.service.quotas import fit_servers
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import flavors as flavors_store
 from roost.compute.store import hosts as hosts_store
+from roost.compute.store import quotas as quotas_store
 from roost.compute.store import servers as store
 from roost.platform.database import Connection
 from roost.platform.errors import RequestTimeout
@@ -63,22 +65,21 @@ async def create_servers(
 ) -> NewServers:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
+    They are fewer, at least `request.count_min`, where the project's quotas leave no room for more.
+
     permissions: None where nobody is asked, so that every network, port and flavor is there. token: the caller's, for
     the image service. Raises ServerRefused (NICs, a network without a subnet, an unknown flavor, network, port, image
     or host, extra specs that are not served, a flavor too small for the image), NicForbidden, NetworkAmbiguous (no NIC
-    named, several networks), ImageServiceUnavailable and HostClosed (the host that it names is disabled or down). What
-    a port can do is looked at later, by the conductor, as it reserves it.
+    named, several networks), ImageServiceUnavailable, HostClosed (the host that it names is disabled or down),
+    MetadataFull and OverQuota. What a port can do is looked at later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
     nics = await find_nics(compute, request, project_id, permissions)
     image = await get_image(compute, request.image_ref, token=token)
-    ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
-        flavor = await find_flavor(
-            tx, request.flavor_ref, public_only=permissions is not None and not permissions.others
-        )
+        flavor, quotas = await _find_flavor(tx, request.flavor_ref, project_id, permissions)
         requirements = read_requirements(flavor)
         zone, forced_host = await _find_destination(compute, tx, request)
         spec = RequestSpec(
@@ -92,7 +93,9 @@ async def create_servers(
             forced_host=forced_host,
             image_traits=read_image_traits(image, flavor),
         )
-        names = server_names(request.name, request.count)
+        count = await fit_servers(compute, tx, project_id, flavor, quotas, request)
+        ids = tuple(compute.env.new_uuid() for _ in range(count))
+        names = server_names(request.name, count)
         new = NewServers(
             request=request,
             server_ids=ids,
@@ -167,7 +170,19 @@ async def check_nics(
 
 async def find_flavor(tx: Connection, ref: str, *, public_only: bool) -> Flavor:
     """Return the flavor by its id or name. Raises ServerRefused, which names those that there are."""
-    flavor = await flavors_store.find_flavor(tx, ref, by_name=True)
+    return await _check_flavor(tx, ref, await flavors_store.find_flavor(tx, ref, by_name=True), public_only=public_only)
+
+
+async def _find_flavor(
+    tx: Connection, ref: str, project_id: str, permissions: Permissions | None
+) -> tuple[Flavor, dict[str, int]]:
+    """Return the flavor, and the quotas that override the configuration for the project, in one look."""
+    flavor, quotas = await quotas_store.find_flavor(tx, ref, project_id)
+    public_only = permissions is not None and not permissions.others
+    return await _check_flavor(tx, ref, flavor, public_only=public_only), quotas
+
+
+async def _check_flavor(tx: Connection, ref: str, flavor: Flavor | None, *, public_only: bool) -> Flavor:
     if flavor is None or (public_only and not flavor.is_public):
         only = FlavorFilter(is_public=True if public_only else None)
         known = await flavors_store.list_flavors(tx, after="", limit=FLAVORS_NAMED_MAX, only=only)

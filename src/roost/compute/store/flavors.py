@@ -28,7 +28,7 @@ WHERE id > $1 AND ($3::boolean IS NULL OR is_public = $3) AND ram_mb >= $4 AND d
 async def list_flavors(tx: Connection, *, after: str, limit: int, only: FlavorFilter = EVERY_FLAVOR) -> list[Flavor]:
     """Return a page of flavors by id, above `after` ("" for the first)."""
     rows = await tx.fetch(LIST_FLAVORS, after, limit, only.is_public, only.ram_mb_min, only.disk_gb_min)
-    return [_flavor(row) for row in rows]
+    return [read_flavor(row) for row in rows]
 
 
 FIND_FLAVOR = f"""-- compute.find_flavor
@@ -38,7 +38,7 @@ SELECT {COLUMNS} FROM compute.flavor WHERE id = $1 OR (name = $1 AND $2) ORDER B
 async def find_flavor(tx: Connection, ref: str, *, by_name: bool) -> Flavor | None:
     """Return the flavor with that id, else with that name."""
     row = await tx.fetchrow(FIND_FLAVOR, ref, by_name)
-    return None if row is None else _flavor(row)
+    return None if row is None else read_flavor(row)
 
 
 FIND_FLAVOR_OF_SIZE = f"""-- compute.find_flavor_of_size
@@ -49,7 +49,7 @@ WHERE vcpus = $1 AND ram_mb = $2 AND disk_gb = $3 AND extra_specs = '{{}}' ORDER
 async def find_flavor_of_size(tx: Connection, *, vcpus: int, ram_mb: int, disk_gb: int) -> Flavor | None:
     """Return the first flavor of exactly this size that asks for nothing else."""
     row = await tx.fetchrow(FIND_FLAVOR_OF_SIZE, vcpus, ram_mb, disk_gb)
-    return None if row is None else _flavor(row)
+    return None if row is None else read_flavor(row)
 
 
 DELETE_FLAVOR = """-- compute.delete_flavor
@@ -70,8 +70,9 @@ async def set_extra_specs(
 ) -> Flavor | None:
     """Add or replace some extra specs and drop others; the flavor then, or None where there is none."""
     row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, encode(added), removed)
-    return None if row is None else _flavor(row)
+    return None if row is None else read_flavor(row)
 
 
-def _flavor(row: Any) -> Flavor:
+def read_flavor(row: Any) -> Flavor:
+    """Return the flavor of a row with COLUMNS."""
     return read_row(Flavor, row, "extra_specs")
