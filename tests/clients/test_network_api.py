@@ -294,7 +294,7 @@ async def test_a_token_that_is_replaced_is_read_anew(network: Network, listener:
     try:
         await api.check()
         listener.token = "another"
-        with pytest.raises(NetworkRefused, match="requires authentication") as refused:
+        with pytest.raises(NetworkRefused, match=r"is refused \(401\)") as refused:
             await api.check()
         assert refused.value.is_credentials
         file.write_text("another\n")

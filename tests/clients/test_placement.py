@@ -22,7 +22,6 @@ from tests.ports import free_port
 
 from roost.cli.serving.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
-from roost.clients import placement_http
 from roost.clients.placement import RemotePlacement, find_credentials_fault
 from roost.clients.placement_bodies import query_string
 from roost.clients.placement_claims import RELEASES_MAX
@@ -30,6 +29,7 @@ from roost.clients.placement_http import AccessLog, PlacementClosed, PlacementHt
 from roost.clients.placement_reads import Elsewhere
 from roost.placement.errors import InventoryInUse, ProviderNameTaken, ProviderNotFound, TraitNotFound
 from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.platform import http_sessions
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
 from roost.platform.settings import PlacementClientSettings
@@ -529,7 +529,7 @@ async def test_a_server_that_stalls_is_waited_for_as_long_as_said() -> None:
 
 async def test_no_answer_in_time_is_no_reason_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timer of an event loop may be a little early: by the clock, here one that stands, some time seems left."""
-    monkeypatch.setattr(placement_http, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(http_sessions, "time", SimpleNamespace(monotonic=lambda: 0.0))
     async with scripted(stall, timeout_s=0.2) as (placement, asked):
         with pytest.raises(PlacementUnavailable, match="no answer in time"):
             await placement.get_consumers([WEB])

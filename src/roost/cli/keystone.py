@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 from msgspec import Struct
 
 from roost.cli.remote_errors import detail_of
-from roost.platform.errors import RoostError, reason_of
+from roost.platform.errors import RoostError
+from roost.platform.http_sessions import HttpSession, Unanswered
 
 
 class KeystoneRefused(RoostError):
@@ -71,22 +71,20 @@ def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
     return Credentials(tokens_url, {"auth": {"identity": identity, "scope": _scope(environment)}})
 
 
-async def get_token(session: aiohttp.ClientSession, credentials: Credentials) -> str:
+async def get_token(session: HttpSession, credentials: Credentials) -> str:
     """Return a new token. Raises KeystoneRefused."""
     url = credentials.tokens_url
     try:
-        async with session.post(url, json=credentials.body) as response:
-            if response.status == 401:
-                culprit = "the user, its password or secret, or the project is wrong"
-                raise KeystoneRefused(f"Keystone at {url} refuses the OS_… variables: {culprit}")
-            if response.status != 201 or "X-Subject-Token" not in response.headers:
-                detail = detail_of(await response.read())
-                away = response.status in (408, 429) or response.status >= 500
-                kind = KeystoneAway if away else KeystoneRefused
-                raise kind(f"POST {url} was answered {response.status}: {detail}")
-            return response.headers["X-Subject-Token"]
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise KeystoneAway(f"POST {url} failed: {reason_of(error)}") from error
+        reply = await session.ask("POST", url, credentials.body, with_token=False)
+    except Unanswered as error:
+        raise KeystoneAway(f"POST {url} failed: {error}") from error
+    if reply.status == 401:
+        culprit = "the user, its password or secret, or the project is wrong"
+        raise KeystoneRefused(f"Keystone at {url} refuses the OS_… variables: {culprit}")
+    if reply.status != 201 or "X-Subject-Token" not in reply.headers:
+        kind = KeystoneAway if reply.status in (408, 429) or reply.status >= 500 else KeystoneRefused
+        raise kind(f"POST {url} was answered {reply.status}: {detail_of(reply.body)}")
+    return reply.headers["X-Subject-Token"]
 
 
 def _user(environment: Mapping[str, str]) -> dict[str, Any]:

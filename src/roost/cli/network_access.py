@@ -4,13 +4,13 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-import aiohttp
 import structlog
 
 from roost.cli.keystone import Credentials, KeystoneAway, KeystoneRefused, credentials_of, get_token
 from roost.clients.network_api import NetworkApi, TokenGiver
 from roost.network.settings import NetworkSettings
 from roost.platform.errors import BadRequest, RoostError
+from roost.platform.http_sessions import HttpSession
 from roost.seams.agent import NetworkAway, NetworkRefused
 
 CHECK_TIMEOUT_S = 5.0
@@ -75,7 +75,7 @@ async def require_credentials(settings: NetworkSettings, environment: Mapping[st
 def _from_file(file: Path) -> TokenGiver:
     """Return the giver of the file's token, read whenever one is needed: it may be replaced meanwhile."""
 
-    async def give(_session: aiohttp.ClientSession) -> str:
+    async def give(_session: HttpSession) -> str:
         return _read(file)
 
     return give
@@ -94,7 +94,7 @@ def _read(file: Path) -> str:
 
 
 def _from_keystone(credentials: Credentials) -> TokenGiver:
-    async def give(session: aiohttp.ClientSession) -> str:
+    async def give(session: HttpSession) -> str:
         try:
             return await get_token(session, credentials)
         except KeystoneAway as error:

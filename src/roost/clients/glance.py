@@ -5,13 +5,10 @@ Source: Image API v2, GET /v2/images/{image_id}.
 
 from typing import Annotated, Any
 
-import aiohttp
-import msgspec
 from msgspec import Meta, Struct
 
-from roost.platform.errors import reason_of
 from roost.platform.http import canonical_uuid, is_uuid
-from roost.platform.http_sessions import new_session
+from roost.platform.http_sessions import HttpSession, Reply, Unanswered
 from roost.seams.image import Image, ImageServiceUnavailable
 
 TIMEOUT_S = 5.0
@@ -33,38 +30,29 @@ class GlanceImages:
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url.rstrip("/").removesuffix("/v2")
-        self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
+        self._session = HttpSession(timeout_s=timeout_s, connections_max=CONNECTIONS_MAX)
 
     async def find_image(self, image_id: str, *, token: str | None) -> Image | None:
         """See ImageClient.find_image. An id that is no UUID is none of Glance's, and not asked for."""
         if not is_uuid(image_id):
             return None
+        url = f"{self._url}/v2/images/{canonical_uuid(image_id)}"
         try:
-            status, body = await self._get(f"{self._url}/v2/images/{canonical_uuid(image_id)}", token)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._unavailable(image_id, reason_of(error)) from error
-        if status in NOT_SEEN:
+            reply = await self._session.ask("GET", url, headers={} if token is None else {"X-Auth-Token": token})
+        except Unanswered as error:
+            raise self._unavailable(image_id, str(error)) from error
+        if reply.status in NOT_SEEN:
             return None
-        if status != 200:
-            raise self._unavailable(image_id, f"it answers {status}")
+        if reply.status != 200:
+            raise self._unavailable(image_id, f"it answers {reply.status}")
         try:
-            return _read_image(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return _read_image(reply)
+        except Unanswered as error:
             raise self._unavailable(image_id, f"its answer is no image: {error}") from error
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def _get(self, url: str, token: str | None) -> tuple[int, bytes]:
-        """Return (status, body). No redirection gets the token, and no caller another one's cookies."""
-        if self._session is None:
-            self._session = new_session(timeout_s=self._timeout_s, connections_max=CONNECTIONS_MAX)
-        headers = {"Accept": "application/json"} | ({} if token is None else {"X-Auth-Token": token})
-        async with self._session.get(url, headers=headers, allow_redirects=False) as response:
-            return response.status, await response.read()
+        await self._session.aclose()
 
     def _unavailable(self, image_id: str, cause: str) -> ImageServiceUnavailable:
         return ImageServiceUnavailable(
@@ -72,9 +60,8 @@ class GlanceImages:
         )
 
 
-def _read_image(body: bytes) -> Image:
-    members = msgspec.json.decode(body, type=dict[str, Any])
-    document = msgspec.convert(members, _Document)
+def _read_image(reply: Reply) -> Image:
+    members, document = reply.read(dict[str, Any]), reply.read(_Document)
     return Image(
         status=document.status,
         min_ram_mb=document.min_ram,

@@ -8,12 +8,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
-import msgspec
 from msgspec import Struct
 
-from roost.platform.errors import reason_of
-from roost.platform.http_sessions import new_session
+from roost.platform.http_sessions import HttpSession, Reply, Unanswered
 from roost.seams.agent import NetworkAway, NetworkRefused, PortTaken, PortWanted
 
 TIMEOUT_S = 30.0
@@ -21,8 +18,8 @@ COMPUTE_OWNER = "compute:nova"
 REPEATED = frozenset({"PortChanged", "RetryRequest"})
 """Errors after which the same request may be made again at once."""
 
-TokenGiver = Callable[[aiohttp.ClientSession], Awaitable[str | None]]
-"""Returns a token, None where none is asked for. Raises NetworkRefused, NetworkAway."""
+TokenGiver = Callable[[HttpSession], Awaitable[str]]
+"""Returns a token. Raises NetworkRefused, NetworkAway."""
 
 
 class _Address(Struct):
@@ -39,13 +36,13 @@ class _PortAnswer(Struct):
     port: _Port
 
 
-class _Error(Struct):
+class _Error(Struct, frozen=True):
     type: str = ""
     message: str = ""
 
 
 class _ErrorAnswer(Struct):
-    NeutronError: _Error
+    NeutronError: _Error = _Error()
 
 
 class NetworkApi:
@@ -59,17 +56,12 @@ class NetworkApi:
         timeout_s: float = TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._tls = tls
         self._url = url.rstrip("/").removesuffix("/v2.0")
-        self._give_token = give_token
-        self._token: str | None = None
-        self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
+        self._session = HttpSession(timeout_s=timeout_s, tls=tls or True, make_token=give_token)
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
     async def check(self) -> None:
         """Return if the credentials are let in. Raises NetworkRefused, NetworkAway."""
@@ -92,12 +84,12 @@ class NetworkApi:
             body |= {"network_id": wanted.network_id}
             body |= {"project_id": wanted.project_id} if wanted.project_id else {}
             body |= {"fixed_ips": [{"ip_address": wanted.fixed_ip}]} if wanted.fixed_ip else {}
-            answer = await self._call("POST", "/ports", {"port": body})
+            reply = await self._call("POST", "/ports", {"port": body})
         else:
-            answer = await self._call("PUT", f"/ports/{wanted.port_id}", {"port": body}, revision=wanted.revision)
+            reply = await self._call("PUT", f"/ports/{wanted.port_id}", {"port": body}, revision=wanted.revision)
         try:
-            port = msgspec.json.decode(answer, type=_PortAnswer).port
-        except msgspec.DecodeError as error:
+            port = reply.read(_PortAnswer).port
+        except Unanswered as error:
             raise NetworkAway(f"{self._url} answered with no port: {error}") from error
         return PortTaken(
             id=port.id, mac_address=port.mac_address, addresses=tuple(item.ip_address for item in port.fixed_ips)
@@ -112,48 +104,20 @@ class NetworkApi:
         body = {"device_id": "", "device_owner": "", "binding:host_id": ""}
         await self._call("PUT", f"/ports/{port_id}", {"port": body})
 
-    async def _call(self, method: str, path: str, body: Any, *, revision: int | None = None) -> bytes:
+    async def _call(self, method: str, path: str, body: Any, *, revision: int | None = None) -> Reply:
         """Return the answer. A token that is refused is had anew, once. Raises NetworkRefused, NetworkAway."""
-        for last in (False, True):
-            fresh = self._token is None
-            status, answer = await self._send(method, path, body, revision)
-            if status == 401 and not last and not fresh and self._give_token is not None:
-                self._token = None
-                continue
-            if status in (408, 429) or status >= 500:
-                raise NetworkAway(f"{self._url} answers {status}")
-            if status >= 400:
-                error = _read_error(answer)
-                raise NetworkRefused(
-                    f"{error.message or f'{method} {path} is refused'} ({status})",
-                    status=status,
-                    repeat=error.type in REPEATED,
-                )
-            return answer
-        raise AssertionError("unreachable")
-
-    async def _send(self, method: str, path: str, body: Any, revision: int | None) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = new_session(timeout_s=self._timeout_s, tls=self._tls or True)
-        if self._token is None and self._give_token is not None:
-            self._token = await self._give_token(self._session)
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if self._token is not None:
-            headers["X-Auth-Token"] = self._token
-        if revision is not None:
-            headers["If-Match"] = f"revision_number={revision}"
-        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
         try:
-            async with self._session.request(
-                method, f"{self._url}/v2.0{path}", data=content, headers=headers, allow_redirects=False
-            ) as response:
-                return response.status, await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise NetworkAway(f"{self._url} does not answer: {reason_of(error)}") from error
-
-
-def _read_error(answer: bytes) -> _Error:
-    try:
-        return msgspec.json.decode(answer, type=_ErrorAnswer).NeutronError
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Error()  # of a proxy, say: its page is nobody's reason
+            reply = await self._session.ask(method, f"{self._url}/v2.0{path}", body, headers=headers)
+        except Unanswered as error:
+            raise NetworkAway(f"{self._url} does not answer: {error}") from error
+        if reply.status in (408, 429) or reply.status >= 500:
+            raise NetworkAway(f"{self._url} answers {reply.status}")
+        if reply.status >= 400:
+            refusal = (reply.find(_ErrorAnswer) or _ErrorAnswer()).NeutronError  # else a page of some proxy
+            raise NetworkRefused(
+                f"{refusal.message or f'{method} {path} is refused'} ({reply.status})",
+                status=reply.status,
+                repeat=refusal.type in REPEATED,
+            )
+        return reply

@@ -6,16 +6,15 @@ by marker, extension standard-attr-timestamp (`changed_since`).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.catalog import EndpointMissing, find_endpoint
-from roost.platform.errors import reason_of
-from roost.platform.http_sessions import new_session, trust
+from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered, trust
 from roost.platform.keystone import Keystone, OwnToken
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import (
@@ -39,8 +38,6 @@ MARKER_LOST_MAX = 3
 
 IDS_MAX = 40
 """Of one query: servers and proxies refuse lines above 8 KiB, and some above 4."""
-
-Query = Sequence[tuple[str, str]]
 
 
 class _Network(Struct, frozen=True):
@@ -122,10 +119,15 @@ class HttpNeutron:
         self._settings = settings
         self._keystone = None if settings.token else keystone
         self._url = _root(settings.url) if settings.url else ""
-        self._session: aiohttp.ClientSession | None = None
+        self._session = HttpSession(
+            timeout_s=settings.timeout_s,
+            connections_max=CONNECTIONS_MAX,
+            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+            token=settings.token,
+            make_token=None if self._keystone is None else self._make_token,
+        )
         self._tells_changes = True
         self._token: OwnToken | None = None
-        self._token_unwanted = ""
 
     def who_asks(self) -> str:
         """See NeutronClient.who_asks."""
@@ -138,7 +140,7 @@ class HttpNeutron:
 
     def forget_token(self) -> None:
         """See NeutronClient.forget_token."""
-        self._token_unwanted = self._token.text if self._token is not None else ""
+        self._session.token = ""
 
     async def list_networks(self) -> list[NeutronNetwork]:
         """See NeutronClient.list_networks."""
@@ -184,14 +186,14 @@ class HttpNeutron:
 
     async def _count_networks(self, network_ids: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
         name = "network-ip-availabilities"
-        status, body = await self._ask(name, [("network_id", network) for network in network_ids])
-        if status in (403, 404):  # by policy, or without the service plugin network_ip_availability
+        reply = await self._ask(name, [("network_id", network) for network in network_ids])
+        if reply.status in (403, 404):  # by policy, or without the service plugin network_ip_availability
             return {}
-        if status != 200:
-            raise self._unavailable(name, f"it answers {status}")
+        if reply.status != 200:
+            raise self._unavailable(name, f"it answers {reply.status}")
         try:
-            answer = msgspec.json.decode(body, type=_Counts)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            answer = reply.read(_Counts)
+        except Unanswered as error:
             raise self._unavailable(name, f"its answer is none: {error}") from error
         return {
             network.network_id: {
@@ -238,8 +240,7 @@ class HttpNeutron:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
         if self._keystone is not None:
             await self._keystone.close()
 
@@ -274,7 +275,8 @@ class HttpNeutron:
 
     async def _get(self, name: str, kind: type[Document], query: Query) -> tuple[list[Document], bool]:
         """Return a page, and whether there may be another: Neutron may have a smaller limit than ours."""
-        status, body = await self._ask(name, query)
+        reply = await self._ask(name, query)
+        status = reply.status
         has_marker = any(key == "marker" for key, _ in query)
         if status in (400, 404) and has_marker:
             raise _MarkerLost
@@ -284,41 +286,27 @@ class HttpNeutron:
             hint = {401: f" to {self.who_asks()}", 403: f": {self.who_asks()} needs the right get_{name[:-1]}"}
             raise self._unavailable(name, f"it answers {status}{hint.get(status, '')}")
         try:
-            members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            members = reply.read(dict[str, msgspec.Raw])
             page = msgspec.json.decode(members[name], type=list[kind])  # type: ignore[valid-type]
             links = msgspec.json.decode(members.get(f"{name}_links", b"[]"), type=list[_Link])
             return page, len(page) >= self._settings.page or any(link.rel == "next" for link in links)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
+        except (Unanswered, msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
             raise self._unavailable(name, f"its answer is none: {error}") from error
 
-    async def _ask(self, name: str, query: Query) -> tuple[int, bytes]:
-        """Return (status, body). A token of Keystone's that Neutron does not take any more is renewed once."""
+    async def _ask(self, name: str, query: Query) -> Reply:
+        """Return an answer to who has a token, if there is one to have. Raises NeutronUnavailable."""
         try:
-            token = self._settings.token if self._keystone is None else await self._own_token(self._keystone)
-            status, body = await self._send(name, query, token)
-            if status == 401 and self._keystone is not None:
-                token = await self._own_token(self._keystone, refused=token)
-                status, body = await self._send(name, query, token)
+            return await self._session.ask("GET", f"{await self._address(name)}/{name}", query=query)
         except AuthenticationUnavailable as error:
             raise self._unavailable(name, "Keystone gives Roost no token; the log has the reason") from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._unavailable(name, reason_of(error)) from error
-        return status, body
+        except Unanswered as error:
+            raise self._unavailable(name, str(error)) from error
 
-    async def _own_token(self, keystone: Keystone, *, refused: str = "") -> str:
-        """Return a token of Keystone's; another than one that is refused or unwanted."""
-        self._token = await keystone.own_token(refused=refused or self._token_unwanted)
-        self._token_unwanted = ""
+    async def _make_token(self, _session: HttpSession) -> str:
+        """Return a token of Keystone's, another than the last one: that was refused, or saw too little."""
+        assert self._keystone is not None
+        self._token = await self._keystone.own_token(refused="" if self._token is None else self._token.text)
         return self._token.text
-
-    async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
-        if self._session is None:
-            tls = trust(self._settings.cafile, insecure=self._settings.insecure)
-            self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
-        headers = {"Accept": "application/json"} | ({"X-Auth-Token": token} if token else {})
-        url = f"{await self._address(name)}/{name}"
-        async with self._session.get(url, params=query, headers=headers, allow_redirects=False) as response:
-            return response.status, await response.read()
 
     async def _address(self, name: str) -> str:
         """Return where Neutron is: as the settings say, else as the catalogue of the latest token does.

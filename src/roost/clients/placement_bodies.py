@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.clients.placement_http import Query
 from roost.platform.errors import BadRequest
+from roost.platform.http_sessions import Query
 from roost.seams.placement import (
     SHARING,
     Allocations,

@@ -1,23 +1,19 @@
-"""How a Placement service is asked over HTTP: tokens, time-outs, retries; what is asked is for others to say.
-
-A request whose outcome is not known (no answer in time, a connection that was cut) is repeated only where doing it
-twice does nothing: POST is not. What a server did not begin (503, connection refused) is repeated always.
+"""How a Placement service is asked over HTTP, and what its answers mean; what is asked is for others to say.
 
 Source: Placement API, microversions 1.38 and 1.39; Identity API v3, POST /v3/auth/tokens.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-import aiohttp
 import msgspec
 import structlog
 
-from roost.platform.errors import BadRequest, DatabaseUnavailable, reason_of
-from roost.platform.http_sessions import new_session, trust
+from roost.platform.errors import BadRequest, DatabaseUnavailable
+from roost.platform.http_sessions import NOT_BEGUN, NOT_KNOWN, HttpSession, Query, Reply, Unanswered, trust
 from roost.platform.keystone import credentials_body
 from roost.platform.settings import PlacementClientSettings
 
@@ -25,21 +21,15 @@ log = structlog.get_logger()
 
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
-PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
 KEPT_S = 1.5
 """How long an idle connection is used again: servers close theirs after 2 s and more, under a claim if need be."""
 
 ANSWERS = frozenset({200, 201, 204, 400, 404, 409})
 """What is an answer to the question, for whoever asked it."""
 
-NOT_BEGUN = frozenset({429, 503})
-NOT_KNOWN = frozenset({500, 502, 504})
-UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 CONCURRENT_UPDATE, INVENTORY_IN_USE = "placement.concurrent_update", "placement.inventory.inuse"
 DUPLICATE_NAME = "placement.duplicate_name"
 
-Query = Sequence[tuple[str, str]]
 T = TypeVar("T")
 
 
@@ -102,8 +92,12 @@ class Answer(NamedTuple):
     """What was answered to `request_line`, a method and a path."""
 
     request_line: str
-    status: int
-    body: bytes
+    reply: Reply
+
+    @property
+    def status(self) -> int:
+        """Return the status."""
+        return self.reply.status
 
     @property
     def good(self) -> bool:
@@ -124,8 +118,8 @@ class Answer(NamedTuple):
         """Return the body of a good answer. Raises PlacementUnavailable for one that is not Placement's."""
         self.read_nothing()
         try:
-            return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return self.reply.read(kind)
+        except Unanswered as error:
             raise PlacementUnavailable(f"the answer to {self.request_line} is not Placement's: {error}") from error
 
     def read_nothing(self) -> None:
@@ -134,26 +128,13 @@ class Answer(NamedTuple):
             raise PlacementRefusal(f"the Placement service refuses {self.request_line}: {self.detail}")
 
     def _error(self) -> _Error:
-        try:
-            errors = msgspec.json.decode(self.body, type=_Errors).errors
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            errors = []
-        return errors[0] if errors else _Error()
+        answer = self.reply.find(_Errors)
+        return answer.errors[0] if answer and answer.errors else _Error()
 
 
 def _operation(method: str, path: str) -> str:
     """Return what a user may do or not, as roles say it: the method and the kind of thing."""
     return f"{method} /{path.split('/')[1]}"
-
-
-async def _to_its_end(sending: Coroutine[Any, Any, T]) -> T:
-    """Return what a write gives; one that is cancelled is waited for, as who takes it back must not come before it."""
-    task = asyncio.ensure_future(sending)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 class PlacementHttp:
@@ -168,21 +149,31 @@ class PlacementHttp:
         random: Random | None = None,
     ) -> None:
         self.url = settings.url.rstrip("/")
-        self.requests = 0
         self._settings = settings
         self._access_log = access_log
-        self._sleep = sleep
-        self._random = random or Random()
         self._version = NEWEST
-        self._session: aiohttp.ClientSession | None = None
-        self._turns = asyncio.Semaphore(settings.connections_max)
-        self._token = settings.token
-        self._token_lock = asyncio.Lock()
+        self._session = HttpSession(
+            timeout_s=settings.timeout_s,
+            connections_max=settings.connections_max,
+            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+            kept_s=KEPT_S,
+            tries_max=TRIES_MAX,
+            token=settings.token,
+            make_token=self._make_token if settings.auth_url else None,
+            finishes_writes=True,
+            sleep=sleep,
+            random=random or Random(),
+        )
+        self.back_off = self._session.back_off
+
+    @property
+    def requests(self) -> int:
+        """Return how many were sent."""
+        return self._session.requests
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
     async def get(self, path: str, kind: type[T], query: Query = ()) -> T | None:
         """Return what is there, None for 404. Raises BadRequest, PlacementUnavailable."""
@@ -207,53 +198,29 @@ class PlacementHttp:
 
     async def _ask(self, method: str, path: str, body: Any, query: Query) -> Answer:
         request_line = f"{method} {self.url}{path}"
-        began_s, renewed = time.monotonic(), False
-        tries = 0
         while True:
-            tries += 1
-            token = await self._get_token()
-            reason, pause_s, may_repeat = "", 0.0, True
+            version = self._version
+            headers = {"OpenStack-API-Version": f"placement {version}"}
             try:
-                sending = self._send(method, path, query, body, token)
-                status, retry_after, content = await (sending if method == "GET" else _to_its_end(sending))
-            except UNREACHED as error:
-                reason = reason_of(error)
-            except TimeoutError as error:  # timeout_s have passed, though the loop's timer may be a little early
-                reason, may_repeat = reason_of(error), False
-            except (aiohttp.ClientError, OSError) as error:
-                reason, may_repeat = reason_of(error), method in REPEATABLE
-            else:
-                if status in ANSWERS:
-                    return Answer(request_line, status, content)
-                if status == 401 and self._settings.auth_url and not renewed:
-                    renewed = True
-                    await self._renew(token)
-                    continue
-                if status == 406 and self._version == NEWEST:
-                    self._version = OLDEST
-                    continue
-                refusal = Answer(request_line, status, content)
-                if status not in NOT_BEGUN | NOT_KNOWN:
-                    raise self._refusal(refusal, _operation(method, path))
-                reason, may_repeat = f"{status}: {refusal.detail}", status in NOT_BEGUN or method in REPEATABLE
-                pause_s = retry_after
-            spent_s = time.monotonic() - began_s
-            if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s:
-                raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {reason}")
-            await self.back_off(tries, least_s=pause_s)
-
-    async def back_off(self, tries: int, *, least_s: float = 0.0) -> None:
-        """Wait before something is tried again: longer each time, and not as long as others do."""
-        pause_s = max(PAUSE_FIRST_S * 2 ** (tries - 1), least_s)
-        await self._sleep(min(pause_s, PAUSE_MAX_S) * self._random.uniform(0.5, 1.5))
-
-    # How it is done.
+                reply = await self._session.ask(method, self.url + path, body, query=query, headers=headers)
+            except Unanswered as error:
+                raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {error}") from error
+            answer = Answer(request_line, reply)
+            if reply.status in ANSWERS:
+                return answer
+            if reply.status != 406 or version == OLDEST:
+                raise self._refusal(answer, _operation(method, path))
+            self._version = OLDEST
 
     def _refusal(self, answer: Answer, operation: str) -> Exception:
+        if answer.status in NOT_BEGUN | NOT_KNOWN:
+            reason = f"{answer.status}: {answer.detail}"
+            return PlacementUnavailable(f"the Placement service cannot be asked: {answer.request_line}: {reason}")
         if answer.status == 406:
-            return PlacementRefusal(f"the Placement service at {self.url} is too old: Roost needs its API from {OLDEST} on")
+            text = f"the Placement service at {self.url} is too old: Roost needs its API from {OLDEST} on"
+            return PlacementRefusal(text)
         if answer.status == 401:
-            what = "a credential is missing" if not self._token else "the credential is not valid"
+            what = "a credential is missing" if not self._session.token else "the credential is not valid"
             return PlacementClosed(f"the Placement service at {self.url} does not know Roost: {what} (401)")
         if answer.status == 403:
             what = f"its user may not {operation}: it needs the roles admin and service (403)"
@@ -262,58 +229,16 @@ class PlacementHttp:
             )
         return PlacementUnavailable(f"{answer.request_line} was answered {answer.status}, which is not Placement's")
 
-    async def _send(self, method: str, path: str, query: Query, body: Any, token: str) -> tuple[int, float, bytes]:
-        """Return (status, Retry-After in seconds, body). No redirection gets a token."""
-        headers = {"Accept": "application/json", "OpenStack-API-Version": f"placement {self._version}"}
-        if token:
-            headers["X-Auth-Token"] = token
-        ids = structlog.contextvars.get_contextvars()
-        if request_id := ids.get("global_request_id") or ids.get("request_id"):
-            headers["X-Openstack-Request-Id"] = request_id
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = msgspec.json.encode(body)
-        async with self._turns:  # time-outs begin when it is a request's turn
-            self.requests += 1
-            async with self._get_session().request(
-                method, self.url + path, params=query or None, data=data, headers=headers, allow_redirects=False
-            ) as response:
-                content = await response.read()
-        after = response.headers.get("Retry-After", "")
-        return response.status, float(after) if after.isdecimal() else 0.0, content
-
-    def _get_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            settings = self._settings
-            tls = trust(settings.cafile, insecure=settings.insecure)
-            self._session = new_session(
-                timeout_s=settings.timeout_s, connections_max=settings.connections_max, tls=tls, kept_s=KEPT_S
-            )
-        return self._session
-
-    async def _get_token(self) -> str:
-        if not self._token and self._settings.auth_url:
-            await self._renew("")
-        return self._token
-
-    async def _renew(self, refused: str) -> None:
-        """Get a token instead of the refused one, unless another request did so meanwhile."""
+    async def _make_token(self, session: HttpSession) -> str:
         url = f"{self._settings.auth_url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens"
-        async with self._token_lock:
-            if self._token != refused:
-                return
-            try:
-                async with self._get_session().post(
-                    url, json=credentials_body(self._settings), allow_redirects=False
-                ) as response:
-                    await response.read()
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise PlacementUnavailable(f"no token for the Placement service: {url}: {reason_of(error)}") from error
-            if response.status == 401:
-                culprit = "the user, its password or secret, or the project is wrong"
-                raise PlacementClosed(f"Keystone at {url} refuses Roost's user for the Placement service: {culprit}")
-            token = response.headers.get("X-Subject-Token", "")
-            if response.status != 201 or not token:
-                raise PlacementUnavailable(f"no token for the Placement service: {url} answers {response.status}")
-            self._token = token
+        try:
+            reply = await session.ask("POST", url, credentials_body(self._settings), with_token=False)
+        except Unanswered as error:
+            raise PlacementUnavailable(f"no token for the Placement service: {url}: {error}") from error
+        if reply.status == 401:
+            culprit = "the user, its password or secret, or the project is wrong"
+            raise PlacementClosed(f"Keystone at {url} refuses Roost's user for the Placement service: {culprit}")
+        token = reply.headers.get("X-Subject-Token", "")
+        if reply.status != 201 or not token:
+            raise PlacementUnavailable(f"no token for the Placement service: {url} answers {reply.status}")
+        return token

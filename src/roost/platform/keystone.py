@@ -14,11 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 from weakref import WeakValueDictionary
 
-import aiohttp
 import msgspec
 import structlog
 from msgspec import Struct
@@ -27,8 +27,7 @@ from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.catalog import CatalogService
-from roost.platform.errors import reason_of
-from roost.platform.http_sessions import new_session, trust
+from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered, trust
 from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
@@ -117,7 +116,11 @@ class Keystone:
         self._clock = clock
         self._now = now
         self._url = f"{settings.auth_url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens"
-        self._session: aiohttp.ClientSession | None = None
+        self._session = HttpSession(
+            timeout_s=settings.timeout_s,
+            connections_max=CONNECTIONS_MAX,
+            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+        )
         self._own_token = OwnToken()
         self._own_renewed_at = datetime.min.replace(tzinfo=UTC)
         self._own_lock = asyncio.Lock()
@@ -162,25 +165,25 @@ class Keystone:
         """
         async with self._own_lock:
             if self._own_token.text in ("", refused) or self._now() >= self._own_renewed_at:
-                status, headers, body = await self._request("POST", body=credentials_body(self._settings))
+                reply = await self._request("POST", credentials_body(self._settings))
+                status = reply.status
                 if status == 429 or status >= 500:
                     raise self._failed(f"Keystone is in trouble: it answers {status}")
-                if status != 201 or "X-Subject-Token" not in headers:
+                if status != 201 or "X-Subject-Token" not in reply.headers:
                     raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
                 try:
-                    answer = _decode(body)
-                except msgspec.DecodeError as error:
+                    answer = reply.read(_Answer).token
+                except Unanswered as error:
                     raise self._failed(f"Keystone's answer is no token: {error}") from error
                 life = answer.expires_at - self._now()
                 self._own_renewed_at = self._now() + life * OWN_LIFE_USED
                 roles = tuple(role.name for role in answer.roles)
-                self._own_token = OwnToken(headers["X-Subject-Token"], answer.user.name, roles, answer.catalog)
+                self._own_token = OwnToken(reply.headers["X-Subject-Token"], answer.user.name, roles, answer.catalog)
             return self._own_token
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
     async def _caller(self, token: str, address: str, *, allow_expired: bool) -> Caller:
         token = token.strip()
@@ -238,13 +241,14 @@ class Keystone:
         _, allow_expired = key
         if self._clock() < self._failing_until_s.get(key, float("-inf")):
             raise AuthenticationUnavailable(UNAVAILABLE)
-        parameters = {"nocatalog": "1"} | ({"allow_expired": "1"} if allow_expired else {})
+        query = [("nocatalog", "1"), *([("allow_expired", "1")] if allow_expired else [])]
         own = (await self.own_token()).text
         headers = {"X-Auth-Token": own, "X-Subject-Token": token}
-        status, _, body = await self._request("GET", headers=headers, parameters=parameters)
-        if status == 401:
+        reply = await self._request("GET", headers=headers, query=query)
+        if reply.status == 401:
             headers["X-Auth-Token"] = (await self.own_token(refused=own)).text
-            status, _, body = await self._request("GET", headers=headers, parameters=parameters)
+            reply = await self._request("GET", headers=headers, query=query)
+        status = reply.status
         if status in (401, 403):
             hint = "; its user needs the role service or admin" if status == 403 else ""
             raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
@@ -254,8 +258,8 @@ class Keystone:
         if status != 200:
             raise self._failed_for(key, f"Keystone is in trouble: it answers {status}")
         try:
-            answer = _decode(body)
-        except msgspec.DecodeError as error:
+            answer = reply.read(_Answer).token
+        except Unanswered as error:
             raise self._failed_for(key, f"Keystone's answer is no token: {error}") from error
         self._failing_until_s.clear()
         if not allow_expired and answer.expires_at <= self._now():
@@ -266,35 +270,19 @@ class Keystone:
         return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)
 
     async def _request(
-        self,
-        method: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, str] | None = None,
-        body: Any = None,
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Return (status, headers, body). No redirection gets a token. Raises AuthenticationUnavailable."""
+        self, method: str, body: Any = None, *, query: Query = (), headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """Return the answer. Raises AuthenticationUnavailable, at once where Keystone was away a moment ago."""
         if self._clock() < self._down_until_s:
             raise AuthenticationUnavailable(UNAVAILABLE)
-        if self._session is None:
-            tls = trust(self._settings.cafile, insecure=self._settings.insecure)
-            self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
         try:
-            async with self._session.request(
-                method,
-                self._url,
-                headers={**(headers or {}), "Accept": "application/json"},
-                params=parameters,
-                json=body,
-                allow_redirects=False,
-            ) as response:
-                content = await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._failed(f"Keystone does not answer: {reason_of(error)}") from error
-        if self._is_down and response.status in (200, 201, 404):
+            reply = await self._session.ask(method, self._url, body, query=query, headers=headers, with_token=False)
+        except Unanswered as error:
+            raise self._failed(f"Keystone does not answer: {error}") from error
+        if self._is_down and reply.status in (200, 201, 404):
             self._is_down = False
             log.info("Keystone answers again")
-        return response.status, response.headers, content
+        return reply
 
     def _failed_for(self, key: Key, text: str) -> AuthenticationUnavailable:
         """Return the error to raise for one token, which is not asked about for a while; of several, for all."""
@@ -312,10 +300,6 @@ class Keystone:
         self._is_down = True
         self._down_until_s = self._clock() + DOWN_PAUSE_S
         return AuthenticationUnavailable(UNAVAILABLE)
-
-
-def _decode(body: bytes) -> _Token:
-    return msgspec.json.decode(body, type=_Answer).token
 
 
 def _caller_of(token: _Token) -> Caller:

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
 
 from roost.cli.keystone import Access, get_token
 from roost.cli.remote_errors import detail_of
-from roost.platform.errors import RoostError, reason_of
+from roost.platform.errors import RoostError
+from roost.platform.http_sessions import HttpSession, Reply, Unanswered
 from roost.platform.tls import client_context
 
 CALLS_MAX = 16
@@ -19,6 +21,10 @@ PAGE = 1000
 HEADERS = {"OpenStack-API-Version": "compute 2.41, placement 1.39"}
 
 SERVICES_ASKED = ("compute", "network")
+ADVICE: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientConnectorCertificateError, ": --ca-file names whom to trust"),
+    (aiohttp.ClientConnectorError, ": does `roost serve` run there?"),
+)
 
 NOBODY = Access()
 
@@ -38,69 +44,57 @@ class CloudRefused(RoostError):
 class CloudClient:
     """One Roost at `url`. Every call raises CloudRefused, which says what was asked and what was answered."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, access: Access) -> None:
+    def __init__(self, session: HttpSession, url: str) -> None:
         self._session = session
         self.url = url.rstrip("/")
-        self._token = access.token
-        self._credentials = access.credentials
-        self._renewing = asyncio.Lock()
         self._agent_url: str | None = None
 
     @classmethod
     @asynccontextmanager
     async def connect(cls, url: str, access: Access = NOBODY) -> AsyncIterator["CloudClient"]:
         """Yield a client for as long as the block runs. Raises BadRequest for certificates that cannot be used."""
-        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
-        connector = aiohttp.TCPConnector(
-            limit=CALLS_MAX, ssl=client_context(access.ca_file, access.cert, access.key) or True
+        session = HttpSession(
+            timeout_s=CALL_TIMEOUT_S,
+            connections_max=CALLS_MAX,
+            tls=client_context(access.ca_file, access.cert, access.key) or True,
+            token=access.token or "",
+            make_token=None if access.credentials is None else partial(get_token, credentials=access.credentials),
+            asks_late=True,
         )
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=HEADERS) as session:
-            yield cls(session, url, access)
+        async with aclosing(session):
+            yield cls(session, url)
 
     async def call(self, method: str, path: str, body: Any = None) -> Json:
         """Send one request below the main listener, or at a full URL; an empty answer is an empty dict.
 
         A token is had from Keystone when the API asks for one, and again when it is not valid any more.
         """
-        token = self._token
-        status, answer = await self._send(method, path, body, token)
-        if status == 401 and self._credentials is not None:
-            status, answer = await self._send(method, path, body, await self._renew(token))
-        if status >= 400:
-            advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
-            text = f"{method} {self._at(path)} was answered {status}: {detail_of(answer)}{advice}"
+        reply = await self._send(method, path, body)
+        if (status := reply.status) >= 300:
+            advice = "; give --token or the OS_… variables" if status == 401 and not self._session.token else ""
+            text = f"{method} {self._at(path)} was answered {status}: {detail_of(reply.body)}{advice}"
             if status == 404 and (api := await self._find_missing_api(path)):
                 text = f"{self.url} serves no {api} API: --api names a Roost that does, as `roost serve all`"
             raise CloudRefused(text, status=status)
-        return answer if isinstance(answer, dict) else {}
+        try:
+            return reply.read(dict[str, Any]) if reply.body else {}
+        except Unanswered as error:
+            raise CloudRefused(f"{method} {self._at(path)} was not answered as Roost does: {error}") from error
 
     async def _find_missing_api(self, path: str) -> str | None:
         """Return the name of the API that `path` is of if it is not served here at all."""
         service = path.split("/")[1]
-        if service not in SERVICES_ASKED or (await self._send("GET", f"/{service}", None, None))[0] != 404:
+        if service not in SERVICES_ASKED or (await self._send("GET", f"/{service}")).status != 404:
             return None
         return service.capitalize()
 
-    async def _send(self, method: str, path: str, body: Any, token: str | None) -> tuple[int, Any]:
-        """Return status and decoded answer of one request."""
-        url, headers = self._at(path), {"X-Auth-Token": token} if token else {}
+    async def _send(self, method: str, path: str, body: Any = None) -> Reply:
+        url = self._at(path)
         try:
-            async with self._session.request(method, url, json=body, headers=headers) as response:
-                return response.status, await response.json(content_type=None) if await response.read() else {}
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}: --ca-file names whom to trust") from error
-        except aiohttp.ClientConnectorError as error:
-            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}: does `roost serve` run there?") from error
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}") from error
-
-    async def _renew(self, refused: str | None) -> str | None:
-        """Return a token instead of the refused one: another request's, if it had one meanwhile."""
-        assert self._credentials is not None
-        async with self._renewing:
-            if self._token == refused:
-                self._token = await get_token(self._session, self._credentials)
-        return self._token
+            return await self._session.ask(method, url, body, headers=HEADERS)
+        except Unanswered as error:
+            advice = next((text for kind, text in ADVICE if isinstance(error.__cause__, kind)), "")
+            raise CloudRefused(f"{method} {url} failed: {error}{advice}") from error
 
     def _at(self, path: str) -> str:
         return path if path.startswith("http") else self.url + path

@@ -8,29 +8,28 @@ nobody writes to is certainly read as it is. Source: Placement API 1.28 to 1.39.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from sys import intern
 from typing import Any, TypeVar
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
 from roost.cli.keystone import Credentials, get_token
 from roost.cli.remote_errors import detail_of
 from roost.placement.model import ImportedProvider, LedgerState
-from roost.platform.errors import RoostError, reason_of
+from roost.platform.errors import RoostError
 from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.http_sessions import HttpSession, Reply, Unanswered
 from roost.platform.tls import client_context
 from roost.seams.placement import ConsumerState, Inventory
 
 READS_MAX = 8
 """Requests in flight at once."""
 ROUNDS_MAX = 5
-TRIES_MAX, PAUSE_FIRST_S = 5, 0.25
+TRIES_MAX = 5
 CALL_TIMEOUT_S = 120.0
-PASSING = (429, 502, 503, 504)
-"""Answers that say nothing about the request: it is made again."""
 OLDEST, NEWEST = (1, 28), (1, 39)
 UNKNOWN_TYPE = "unknown"
 """What a consumer without a type is shown as."""
@@ -60,18 +59,17 @@ class Read(Struct, frozen=True):
 
 
 class Source:
-    """One Placement API at `url`. token: sent as it is; credentials: tokens are had from Keystone, and again."""
+    """One Placement API at `url`."""
 
-    def __init__(
-        self, session: aiohttp.ClientSession, url: str, *, token: str | None, credentials: Credentials | None
-    ) -> None:
+    def __init__(self, session: HttpSession, url: str) -> None:
         self._session = session
         self.url = url.rstrip("/")
-        self._token = token
-        self._credentials = credentials
-        self._asking = asyncio.Lock()
         self.version = ""
-        self.requests = 0
+
+    @property
+    def requests(self) -> int:
+        """Return how many were sent."""
+        return self._session.requests
 
     @classmethod
     @asynccontextmanager
@@ -83,75 +81,46 @@ class Source:
         credentials: Credentials | None = None,
         ca_file: str | None = None,
     ) -> AsyncIterator["Source"]:
-        """Open a source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused."""
-        connector = aiohttp.TCPConnector(limit=READS_MAX, ssl=client_context(ca_file, None, None) or True)
-        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
-            source = cls(session, url, token=token, credentials=credentials)
+        """Open a source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused.
+
+        token: sent as it is; credentials: tokens are had from Keystone, and again.
+        """
+        session = HttpSession(
+            timeout_s=CALL_TIMEOUT_S,
+            connections_max=READS_MAX,
+            tls=client_context(ca_file, None, None) or True,
+            tries_max=TRIES_MAX,
+            token=token or "",
+            make_token=None if credentials is None else partial(get_token, credentials=credentials),
+        )
+        async with aclosing(session):
+            source = cls(session, url)
             await source._negotiate()
             yield source
 
     async def get(self, path: str, kind: type[Answer]) -> Answer:
         """Return the answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
-        status, body = await self.send("GET", path)
-        if status == 200:
-            return self._decode(path, body, kind)
-        if status == 300:  # Keystone's, or another service's at its root
+        reply = await self.send("GET", path)
+        if reply.status == 200:
+            return self._read(path, reply, kind)
+        if reply.status == 300:  # Keystone's, or another service's at its root
             raise SourceRefused(f"{self.url} is no Placement: GET {path} was answered by a choice of versions")
-        advice = "; give --token or the OS_… variables" if status == 401 and self._token is None else ""
-        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {detail_of(body)}{advice}", status=status)
+        status = reply.status
+        advice = "; give --token or the OS_… variables" if status == 401 and not self._session.token else ""
+        text = f"GET {self.url}{path} was answered {status}: {detail_of(reply.body)}{advice}"
+        raise SourceRefused(text, status=status)
 
-    async def send(self, method: str, path: str, body: Any = None, *, version: str = "") -> tuple[int, bytes]:
-        """Return the status and the body of an answer; what says nothing about the request is tried again.
+    async def send(self, method: str, path: str, body: Any = None, *, version: str = "") -> Reply:
+        """Return the answer; what says nothing about the request is tried again.
 
         version: the microversion, by default the newest that both know. Raises SourceRefused, KeystoneRefused.
         """
-        for attempt in range(1, TRIES_MAX + 1):
-            token, last = await self._get_token(), attempt == TRIES_MAX
-            status, answer = await self._try(method, path, token, body, version or self.version, last=last)
-            if status == 401 and self._credentials is not None and not last:
-                await self._renew(token)
-            elif status in (0, *PASSING) and not last:
-                await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
-            else:
-                break
-        return status, answer
-
-    # How it is done.
-
-    async def _try(
-        self, method: str, path: str, token: str | None, body: Any, version: str, *, last: bool
-    ) -> tuple[int, bytes]:
-        """Return (status, body); status 0: no answer. Raises SourceRefused for that if it is the last attempt."""
-        headers = {"Accept": "application/json"}
-        if version:
-            headers["OpenStack-API-Version"] = f"placement {version}"
-        if token:
-            headers["X-Auth-Token"] = token
-        data = None
-        if body is not None:
-            headers["Content-Type"], data = "application/json", msgspec.json.encode(body)
-        self.requests += 1
+        version = version or self.version
+        headers = {"OpenStack-API-Version": f"placement {version}"} if version else {}
         try:
-            async with self._session.request(method, self.url + path, headers=headers, data=data) as response:
-                return response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            if last or isinstance(error, aiohttp.InvalidURL):
-                text = f"{method} {self.url}{path} failed: {reason_of(error)}"
-                raise SourceRefused(text) from error
-            return 0, b""
-
-    async def _get_token(self) -> str | None:
-        if self._token is None and self._credentials is not None:
-            await self._renew(None)
-        return self._token
-
-    async def _renew(self, refused: str | None) -> None:
-        """Get a token instead of the refused one, unless another request did so meanwhile."""
-        assert self._credentials is not None
-        async with self._asking:
-            if self._token == refused:
-                self._token = await get_token(self._session, self._credentials)
+            return await self._session.ask(method, self.url + path, body, headers=headers)
+        except Unanswered as error:
+            raise SourceRefused(f"{method} {self.url}{path} failed: {error}") from error
 
     async def _negotiate(self) -> None:
         """Ask in the newest version that both know. Raises SourceRefused for a source that is too old."""
@@ -162,10 +131,10 @@ class Source:
             raise SourceRefused(f"{self.url} serves the Placement API up to {newest_text}: {oldest} or later is needed")
         self.version = ".".join(map(str, min(newest, NEWEST)))
 
-    def _decode(self, path: str, body: bytes, kind: type[Answer]) -> Answer:
+    def _read(self, path: str, reply: Reply, kind: type[Answer]) -> Answer:
         try:
-            return msgspec.json.decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return reply.read(kind)
+        except Unanswered as error:
             raise SourceRefused(f"GET {self.url}{path} was not answered as Placement does: {error}") from error
 
 

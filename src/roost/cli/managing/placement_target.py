@@ -79,7 +79,7 @@ class Target:
 
     async def _call(self, kind: Kind, key: str, method: str, path: str, body: Any = None, *, version: str = "") -> None:
         """Make one request; what was deleted already is as it should be."""
-        status, answer = await self._source.send(method, path, body, version=version)
+        status, _, answer = await self._source.send(method, path, body, version=version)
         if status >= 300 and not (method == "DELETE" and status == 404):
             self._refused(kind, key, status, answer)
 
@@ -115,7 +115,7 @@ class Target:
         path = f"/resource_providers/{uuid}"
 
         async def body() -> Any:
-            status, answer = await self._source.send("GET", path)
+            status, _, answer = await self._source.send("GET", path)
             if status != 200:
                 self._refused(Kind.PROVIDER, uuid, status, answer)
                 return None
@@ -131,7 +131,7 @@ class Target:
         generation_told: int | None = None
 
         async def body() -> Any:
-            status, answer = await self._source.send("GET", path)
+            status, _, answer = await self._source.send("GET", path)
             if status != 200:
                 self._refused(Kind.CONSUMER, consumer.consumer_uuid, status, answer)
                 return None
@@ -172,7 +172,7 @@ class Target:
         for attempt in range(1, TRIES_MAX + 1):
             if (content := await body()) is None:
                 return
-            status, answer = await self._source.send("PUT", path, content, version=version)
+            status, _, answer = await self._source.send("PUT", path, content, version=version)
             if status < 300:
                 return
             if status != 409 or b"placement.concurrent_update" not in answer or attempt == TRIES_MAX:
