@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from roost.network.rules.subnet_changes import begin_change, end_change
 from roost.network.rules.unknown_guests import after_hold, canonical, is_held, list_pairs, plan_host
 from roost.network.service import audit, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
-from roost.network.store import publications
+from roost.network.store import addresses, publications
 from roost.network.store import subnets as subnet_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
@@ -94,7 +95,11 @@ def test_what_nobody_has_and_the_host_reaches_is_held(places: list[Place], expec
         "held": (), "free": (), "used": (), "unknown": (), **expected
     }  # fmt: skip
     own_port = bool(places) and places[0].port_id is not None and not places[0].of_unknown_guest
-    assert len(plan.ports) == bool((answer.addresses_held or answer.free) and not own_port)
+    holds = bool((answer.addresses_held or answer.free) and not own_port)
+    pairs = (("s", "10.0.0.2"),)
+    assert [(port.listed, port.addresses) for port in plan.ports] == (
+        [] if answer.unknown else [(pairs, pairs if holds else ())]
+    )
     assert after_hold(answer).addresses_held == answer.addresses_held + answer.free
 
 
@@ -233,6 +238,74 @@ async def test_an_address_that_a_port_has_stays_with_it_and_is_named(cloud: Clou
     ]
     assert await cloud.used(rack.id) == (12, 1)
     assert await cloud.client.list_held_addresses([guest("10.1.0.5", "10.1.0.6")]) == [answer]
+
+
+@pytest.mark.parametrize("owner", [GUEST, OTHER, ""], ids=["its server's", "another server's", "nobody's"])
+async def test_what_another_port_gives_up_is_held_in_the_same_moment(cloud: Cloud, owner: str) -> None:
+    network, (rack,) = await cloud.routed("10.1.0.0/29")
+    of_server = {"device_id": owner, "device_owner": "compute:nova"} if owner else {}
+    port = await make(cloud, network, "10.1.0.2", host="h1", **of_server)
+    await hold(cloud, guest("10.1.0.2"))
+    assert await reserved(cloud, rack.id) == {IPV4_ADDRESS: 0}
+    await ports.delete_port(cloud.networks, port.id)
+    with pytest.raises(IpAddressAlreadyAllocated):
+        await make(cloud, network, "10.1.0.2")
+    await reconcile_once(cloud.networks)
+    assert await reserved(cloud, rack.id) == {IPV4_ADDRESS: 1}
+    assert await cloud.used(rack.id) == (4, 0)
+    await assert_books_agree(cloud.networks.database)
+    with counting(cloud) as statements:
+        (answer,) = await hold(cloud, guest("10.1.0.2"))
+    assert (answer.addresses_held, len(statements)) == (("10.1.0.2",), 4), "it is so already"
+    await hold(cloud)
+    assert (await make(cloud, network, "10.1.0.2")).addresses[0].claimed
+    await reconcile_once(cloud.networks)
+    await assert_sound(cloud)
+
+
+async def test_what_a_port_gives_up_while_its_guest_goes_is_free(cloud: Cloud) -> None:
+    """R47: the hidden port was read without it."""
+    network, (rack,) = await cloud.routed("10.1.0.0/30")
+    port = await make(cloud, network, host="h1")
+    await hold(cloud, guest("10.1.0.2"))
+    before(addresses, "lock_subnets", partial(ports.delete_port, cloud.networks, port.id))
+    await hold(cloud)
+    assert await cloud.client.list_holding_hosts() == set()
+    assert (await make(cloud, network, "10.1.0.2", host="h1")).addresses[0].claimed
+    await reconcile_once(cloud.networks)
+    assert await cloud.used(rack.id) == (1, 1)
+    await assert_sound(cloud)
+
+
+async def test_what_an_unknown_guest_gives_up_another_hosts_guest_holds(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/28")
+    await cloud.client.set_hosts({"h1": [], "h2": []})
+    await hold(cloud, guest("10.0.0.2"))
+    await hold(cloud, guest("10.0.0.2", server_id=OTHER, host="h2"), host="h2")
+    await hold(cloud)
+    with pytest.raises(IpAddressAlreadyAllocated):
+        await make(cloud, network, "10.0.0.2")
+    (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
+    assert (port.host, [item.address for item in port.addresses]) == ("h2", ["10.0.0.2"])
+    await hold(cloud, host="h2")
+    assert await cloud.client.list_holding_hosts() == set()
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_what_goes_from_one_guest_to_another_may_be_a_third_ones(cloud: Cloud) -> None:
+    """The first drops it, and a guest of its own host and one of another host have it too."""
+    await cloud.plain("10.0.0.0/28")
+    await cloud.client.set_hosts({"h1": [], "h2": []})
+    await hold(cloud, guest("10.0.0.2"))
+    await hold(cloud, guest("10.0.0.2", server_id=OTHER, host="h2"), host="h2")
+    third = "33333333-3333-3333-3333-333333333333"
+    for _ in range(2):
+        (answer,) = await hold(cloud, guest("10.0.0.2", server_id=third))
+        whose = [answer.server_id] if answer.addresses_held else [holder.server_id for holder in answer.used]
+        assert whose in ([third], [OTHER])
+    held = [port for port in await ports.list_ports(cloud.networks, PortFilter(hidden=True)) if port.addresses]
+    assert [port.made_for for port in held] == whose
+    await assert_books_agree(cloud.networks.database)
 
 
 async def test_two_hosts_with_one_address_are_both_named_where_it_is_asked_for(cloud: Cloud) -> None:
@@ -403,4 +476,4 @@ async def test_what_is_published_while_a_pool_is_held_whole_leaves_nothing(cloud
     assert inventory.reserved(source)[IPV4_ADDRESS] == inventory.totals(source.subnets)[IPV4_ADDRESS] == 1
     (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
     (planned,) = plan_host([guest("10.1.0.2")], Host("h1", frozenset()), {"10.1.0.2": [place("10.1.0.2")]}).ports
-    assert not is_held(port, planned)
+    assert not is_held(port, set(planned.listed), planned)

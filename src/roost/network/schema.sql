@@ -140,6 +140,16 @@ CREATE INDEX address_port ON network.address (port_id);
 -- Ports are looked for by the address that somebody saw.
 CREATE INDEX address_address ON network.address (address);
 
+-- Addresses of guests that the records do not know, whoever has them now: held once nobody else has.
+-- port_id: the hidden port of the guest's NIC, of which a row without a port says nothing.
+CREATE TABLE network.listed_address (
+    subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,
+    address inet NOT NULL,
+    port_id uuid NOT NULL,
+    PRIMARY KEY (subnet_id, address, port_id)
+);
+CREATE INDEX listed_address_port ON network.listed_address (port_id);
+
 -- Written before a claim, deleted with the assignment: a claim without an address is left alone while this lives.
 CREATE TABLE network.intent (
     port_id uuid PRIMARY KEY,

@@ -25,7 +25,10 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class HeldPort(Struct, frozen=True, kw_only=True):
-    """A hidden port as it should be: one for each NIC of a guest on each provider. addresses: (subnet id, address)."""
+    """A hidden port as it should be: one for each NIC of a guest on each provider.
+
+    listed: what the guest has, (subnet id, address). addresses: those of them that no other port has.
+    """
 
     id: str
     network_id: str
@@ -33,6 +36,7 @@ class HeldPort(Struct, frozen=True, kw_only=True):
     server_id: str
     host: str
     mac_address: str
+    listed: tuple[tuple[str, str], ...]
     addresses: tuple[tuple[str, str], ...]
 
 

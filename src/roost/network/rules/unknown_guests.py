@@ -5,7 +5,7 @@ nothing is claimed: a claim could be refused.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +33,8 @@ def plan_host(
     host: None where nobody has declared it, so that it reaches nothing. places_by_address: as `canonical` writes it.
     """
     ports: dict[str, HeldPort] = {}
-    ports_by_place: dict[tuple[str, str], HeldPort] = {}
+    ports_by_pair: dict[tuple[str, str], HeldPort] = {}
+    pairs_listed: set[tuple[str, str]] = set()
     answers = []
     for guest in guests:
         kept, free, unknown = list[str](), list[str](), list[str]()
@@ -44,14 +45,18 @@ def plan_host(
                 if not places:
                     unknown.append(address)
                 for place in places:
-                    holder = _find_holder(guest, place, ports_by_place.get((place.subnet_id, place.address)))
+                    pair = (place.subnet_id, place.address)
+                    holder = _find_holder(guest, place, ports_by_pair.get(pair))
                     if holder is not None:
                         taken.append(holder)
-                        continue
-                    (free if place.port_id is None else kept).append(place.address)
-                    if place.port_id is None or place.of_unknown_guest:
-                        port = _with_place(ports, guest, nic, place)
-                        ports[port.id] = ports_by_place[place.subnet_id, place.address] = port
+                    else:
+                        (free if place.port_id is None else kept).append(place.address)
+                    if pair not in pairs_listed:
+                        pairs_listed.add(pair)
+                        holds = holder is None and (place.port_id is None or place.of_unknown_guest)
+                        port = _with_place(ports, guest, nic, place, holds=holds)
+                        ports[port.id] = port
+                        ports_by_pair |= {pair: port} if holds else {}
         answers.append(
             seam.HeldAddresses(
                 server_id=guest.server_id,
@@ -91,9 +96,10 @@ def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, st
     return sorted(pairs, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def is_held(port: Port, wanted: HeldPort) -> bool:
-    """Return whether the hidden port holds exactly what it should."""
-    return {(item.subnet_id, item.address) for item in port.addresses} == set(wanted.addresses)
+def is_held(port: Port, listed: Set[tuple[str, str]], wanted: HeldPort) -> bool:
+    """Return whether the hidden port holds exactly what it should, and is known to want what its guest has."""
+    held = {(item.subnet_id, item.address) for item in port.addresses}
+    return held == set(wanted.addresses) and listed == set(wanted.listed)
 
 
 def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) -> list[Place]:
@@ -125,12 +131,18 @@ def _find_holder(guest: seam.UnknownGuest, place: Place, planned: HeldPort | Non
     )
 
 
-def _with_place(ports: Mapping[str, HeldPort], guest: seam.UnknownGuest, nic: seam.ListedNic, place: Place) -> HeldPort:
-    """Return the hidden port of the guest's NIC on the provider of the place, with the address there."""
+def _with_place(
+    ports: Mapping[str, HeldPort], guest: seam.UnknownGuest, nic: seam.ListedNic, place: Place, *, holds: bool
+) -> HeldPort:
+    """Return the hidden port of the guest's NIC on the provider of the place, with the address there.
+
+    holds: the port is to have the address now, and not only once nobody else has.
+    """
     name = f"{guest.host} {place.network_id} {place.provider_uuid} {nic.mac_address}"
     port_id = str(uuid.uuid5(uuid.UUID(guest.server_id), name))
     known = ports.get(port_id)
-    addresses = known.addresses if known else ()
+    listed, addresses = (known.listed, known.addresses) if known else ((), ())
+    pair = (place.subnet_id, place.address)
     return HeldPort(
         id=port_id,
         network_id=place.network_id,
@@ -138,5 +150,6 @@ def _with_place(ports: Mapping[str, HeldPort], guest: seam.UnknownGuest, nic: se
         server_id=guest.server_id,
         host=guest.host,
         mac_address=nic.mac_address,
-        addresses=tuple(dict.fromkeys((*addresses, (place.subnet_id, place.address)))),
+        listed=tuple(dict.fromkeys((*listed, pair))),
+        addresses=tuple(dict.fromkeys((*addresses, pair) if holds else addresses)),
     )

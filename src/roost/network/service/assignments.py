@@ -19,6 +19,7 @@ from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import networks as store
+from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -236,9 +237,14 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
 
 
 async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Nobody holds these (subnet id, address) any more, and those in pools are free. The ports are locked."""
+    """Take these (subnet id, address) from their ports, which are locked; those in pools are free.
+
+    But what an unknown guest has is its hidden port's from then on.
+    """
     await addresses.lock_subnets(tx, sorted({subnet_id for subnet_id, _ in dropped}))
-    freed = await addresses.delete(tx, dropped)
+    freed, providers = await addresses.give_up(tx, dropped)
+    if providers:
+        await publication_rows.want(tx, sorted(providers))
     neighbours = await addresses.list_neighbours(tx, freed)
     await addresses.change_free(tx, addressing.take_back(freed, neighbours))
 

@@ -3,7 +3,7 @@
 Compute says all that a host has; what is so already costs reads only. The inventories follow: `rules/inventory.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 import structlog
@@ -43,10 +43,10 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
         batch = {name: guests_by_host[name] for name in names[start : start + HOSTS_MAX]}
         async with networks.database.transaction(snapshot=True) as tx:
             plans = await _plan(tx, batch)
-            ids = await store.list_port_ids(tx, list(batch))
-            known = await _read_ports(tx, ids)
+            listed = await store.list_listed(tx, list(batch))
+            known = await _read_ports(tx, listed)
         for name, plan in plans.items():
-            if _is_so(plan, known.get(name, {})):
+            if _is_so(plan, known.get(name, {}), listed.get(name, {})):
                 answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
@@ -84,15 +84,15 @@ async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostP
     return {name: plan_host(guests, hosts.get(name), places) for name, guests in guests_by_host.items()}
 
 
-async def _read_ports(tx: Connection, ids_by_host: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Port]]:
+async def _read_ports(tx: Connection, ids_by_host: Mapping[str, Collection[str]]) -> dict[str, dict[str, Port]]:
     ids = tuple(port_id for ids in ids_by_host.values() for port_id in ids)
     known = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=ids, hidden=True))} if ids else {}
     return {name: {port_id: known[port_id] for port_id in ids} for name, ids in ids_by_host.items()}
 
 
-def _is_so(plan: HostPlan, known: Mapping[str, Port]) -> bool:
+def _is_so(plan: HostPlan, known: Mapping[str, Port], listed: Mapping[str, Set[tuple[str, str]]]) -> bool:
     wanted = {port.id: port for port in plan.ports}
-    return wanted.keys() == known.keys() and all(is_held(known[port_id], port) for port_id, port in wanted.items())
+    return wanted.keys() == known.keys() and all(is_held(known[id], listed[id], port) for id, port in wanted.items())
 
 
 async def _set_host(
@@ -110,10 +110,13 @@ async def _set_host(
     """
     if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
         return (await _plan(tx, {host: guests}))[host].answers
-    known = await ports.lock_ports(tx, (await store.list_port_ids(tx, [host])).get(host, []))
+    listed = (await store.list_listed(tx, [host])).get(host, {})
+    known = await ports.lock_ports(tx, list(listed))
     places = await store.list_places(tx, list_pairs(guests))
     held = {item.subnet_id for port in known.values() for item in port.addresses}
+    held |= {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}
     locked = await addresses.lock_subnets(tx, sorted(held | {p.subnet_id for some in places.values() for p in some}))
+    known = await ports.lock_ports(tx, list(known))  # R47
     plan = (await _plan(tx, {host: guests}))[host]
     wanted = {port.id: port for port in plan.ports}
     dropped = [
@@ -122,12 +125,13 @@ async def _set_host(
         for item in port.addresses
         if port.id not in wanted or (item.subnet_id, item.address) not in wanted[port.id].addresses
     ]
-    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in dropped])
     await ports.delete(tx, sorted(known.keys() - wanted.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
-    has = {(item.subnet_id, item.address) for port in known.values() for item in port.addresses} - {
-        (item.subnet_id, item.address) for item in dropped
-    }
+    await store.set_listed(tx, known.keys() | wanted.keys(), plan.ports, locked)
+    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in dropped])
+    plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
+    now = await ports.lock_ports(tx, list(wanted))
+    has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
     missing = [
         (port, subnet_id, address)
         for port in plan.ports

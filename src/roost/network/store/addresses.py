@@ -178,18 +178,47 @@ DELETE_ADDRESSES = """
 -- network.delete_addresses
 DELETE FROM network.address a USING unnest($1::uuid[], $2::inet[]) AS d (subnet_id, address)
 WHERE a.subnet_id = d.subnet_id AND a.address = d.address
-RETURNING a.subnet_id, a.address, a.in_pool
 """
 
 
-async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> dict[str, list[int]]:
-    """Nobody holds these (subnet id, address) any more. Returns subnet id -> those in its pools."""
-    rows = await tx.fetch(DELETE_ADDRESSES, [item[0] for item in dropped], [item[1] for item in dropped])
+async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
+    """Delete these (subnet id, address), whose subnets go or are gone."""
+    await tx.execute(DELETE_ADDRESSES, [item[0] for item in dropped], [item[1] for item in dropped])
+
+
+GIVE_UP = f"""
+-- network.give_up_addresses
+WITH dropped AS (
+    SELECT * FROM unnest($1::uuid[], $2::inet[]) AS d (subnet_id, address)
+), heir AS (
+    SELECT DISTINCT ON (l.subnet_id, l.address) l.subnet_id, l.address, l.port_id
+    FROM dropped JOIN network.listed_address l USING (subnet_id, address) JOIN network.port p ON p.id = l.port_id
+    WHERE {OF_UNKNOWN_GUEST} ORDER BY l.subnet_id, l.address, l.port_id
+), handed AS (
+    UPDATE network.address a SET port_id = heir.port_id, claimed = false, assigned_for = NULL
+    FROM heir WHERE a.subnet_id = heir.subnet_id AND a.address = heir.address RETURNING a.subnet_id
+), deleted AS (
+    DELETE FROM network.address a USING dropped d
+    WHERE a.subnet_id = d.subnet_id AND a.address = d.address
+        AND NOT EXISTS (SELECT FROM heir WHERE heir.subnet_id = a.subnet_id AND heir.address = a.address)
+    RETURNING a.subnet_id, a.address, a.in_pool
+)
+SELECT subnet_id, address, in_pool, NULL AS provider_uuid FROM deleted
+UNION ALL SELECT s.id, NULL, false, s.provider_uuid FROM handed JOIN network.subnet s ON s.id = handed.subnet_id
+"""  # noqa: S608 - a constant of this file
+
+
+async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> tuple[dict[str, list[int]], set[str]]:
+    """Have the hidden ports of unknown guests these (subnet id, address), as far as guests have them, else nobody.
+
+    Return subnet id -> those in its pools that nobody has, and the providers of which more is reserved.
+    """
+    rows = await tx.fetch(GIVE_UP, [item[0] for item in dropped], [item[1] for item in dropped])
     freed: dict[str, list[int]] = {}
     for row in rows:
         if row["in_pool"]:
             freed.setdefault(row["subnet_id"], []).append(addressing.parse(row["address"]))
-    return freed
+    return freed, {row["provider_uuid"] for row in rows if row["provider_uuid"] is not None}
 
 
 LIST_WITH_ROOM = """

@@ -23,6 +23,7 @@ async def list_port_ids(tx: Connection, server_id: str, host: str, port_ids: Seq
 
 ADOPT_PORTS = """
 -- network.adopt_ports
+WITH known AS (DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[]))
 UPDATE network.port p
 SET id = n.id, project_id = $5, device_id = $6, device_owner = $7, nic_tag = n.nic_tag, revision = revision + 1,
     made_for = CASE WHEN n.made THEN p.made_for END,

@@ -1,7 +1,7 @@
 """Hidden ports that hold what guests have that the records do not know: SQL only."""
 # ruff: noqa: S608 - what is put into a statement are constants of the store.
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
@@ -43,16 +43,42 @@ async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -
 
 LIST_PORTS_OF_HOSTS = f"""
 -- network.list_held_ports
-SELECT p.host, p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
+SELECT p.host, p.id, l.subnet_id, l.address
+FROM network.port p LEFT JOIN network.listed_address l ON l.port_id = p.id
+WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
 """
 
 
-async def list_port_ids(tx: Connection, hosts: Sequence[str]) -> dict[str, list[str]]:
-    """Return host -> the hidden ports of its unknown guests."""
-    ids: dict[str, list[str]] = {}
+async def list_listed(tx: Connection, hosts: Sequence[str]) -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """Return host -> hidden port of its unknown guests -> what the guest has, (subnet id, address)."""
+    listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
     for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
-        ids.setdefault(row["host"], []).append(row["id"])
-    return ids
+        pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
+        if row["address"] is not None:
+            pairs.add((row["subnet_id"], row["address"]))
+    return listed
+
+
+SET_LISTED = """
+-- network.set_listed_addresses
+WITH wanted AS (
+    SELECT * FROM unnest($2::uuid[], $3::inet[], $4::uuid[]) AS w (subnet_id, address, port_id)
+), dropped AS (
+    DELETE FROM network.listed_address l WHERE l.port_id = ANY($1::uuid[])
+        AND (l.subnet_id, l.address, l.port_id) NOT IN (SELECT subnet_id, address, port_id FROM wanted)
+)
+INSERT INTO network.listed_address (subnet_id, address, port_id)
+SELECT subnet_id, address, port_id FROM wanted WHERE subnet_id = ANY($5::uuid[]) ON CONFLICT DO NOTHING
+"""
+
+
+async def set_listed(
+    tx: Connection, port_ids: Collection[str], wanted: Sequence[HeldPort], subnet_ids: Collection[str]
+) -> None:
+    """Write what the guests of these hidden ports have, in these subnets, which are locked; of others nothing."""
+    rows = [(*pair, port.id) for port in wanted for pair in port.listed]
+    columns = [[row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]]
+    await tx.execute(SET_LISTED, list(port_ids), *columns, list(subnet_ids))
 
 
 LIST_HOSTS = f"""
