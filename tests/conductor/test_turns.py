@@ -9,6 +9,7 @@ from tests.conductor.world import World
 from roost.compute.model.server import NicAsked, ServerRequest
 from roost.compute.service import flavors, servers
 from roost.compute.service.flavors import FlavorRequest
+from roost.compute.service.work import lease_work
 from roost.conductor.pipeline import run_once
 from roost.conductor.turns import last_turn
 from roost.platform.database import Database
@@ -53,6 +54,19 @@ async def test_a_server_beside_a_flood_is_asked_of_its_host_with_the_next_batch(
     (server_id,) = await boot(world, network.id, project_id="other")
     assert await run_once(world.conductor)
     assert server_id in {order.server_id for order in await world.orders()}
+
+
+async def test_a_server_waits_for_no_batch_of_a_flood(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/16")
+    await boot(world, network.id, project_id="flood", count=300)
+    assert not await run_once(world.conductor, light=True), "another batch is free for it"
+    owner = world.compute.env.new_uuid()
+    assert len(await lease_work(world.compute, owner=owner, limit=256, lease_s=30)) == 256
+    world.conductor.batches_running = world.conductor.settings.batches_at_once
+    assert not await run_once(world.conductor, light=True), "the flood has its batch"
+    (server_id,) = await boot(world, network.id, project_id="other")
+    assert await run_once(world.conductor, light=True)
+    assert {order.server_id for order in await world.orders()} == {server_id}
 
 
 async def test_a_flavor_that_fits_nowhere_costs_one_search_a_batch(

@@ -24,6 +24,7 @@ class Conductor:
     """One conductor: its neighbours, its settings, its clock and chance.
 
     credentials: as they were found last. last_project: whose work had its turn last.
+    batches_running: but for light ones.
     """
 
     compute: Compute
@@ -36,6 +37,7 @@ class Conductor:
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
     credentials: Callable[[], Credentials] = lambda: LOCAL_CREDENTIALS
     last_project: str = ""
+    batches_running: int = 0
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ from roost.platform.logs import EachMinute
 ROUNDS_MAX = 64
 """Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
 
+LIGHT_PAUSE_S = 0.1
+"""Between two looks for a light batch: each wake-up while a flood is carried would cost one."""
+
 VICTIM_ROUNDS_MAX = 8
 """How often a stage is done whose transactions are deadlock victims each time."""
 
@@ -59,18 +62,19 @@ log = structlog.get_logger()
 
 
 async def run(conductor: Conductor) -> None:
-    """Work until cancelled."""
+    """Work until cancelled. Beside the batches there is a light one, for projects that have little at work."""
     async with asyncio.TaskGroup() as tasks:
         for _ in range(conductor.settings.batches_at_once):
             tasks.create_task(_run_batches(conductor))
+        tasks.create_task(_run_batches(conductor, light=True))
 
 
-async def _run_batches(conductor: Conductor) -> None:
+async def _run_batches(conductor: Conductor, *, light: bool = False) -> None:
     each_minute = EachMinute()
     while True:
         heard = conductor.wakeups.count(WORK_CHANNEL)
         try:
-            busy = await run_once(conductor)
+            busy = await run_once(conductor, light=light)
         except DatabaseUnavailable as error:
             # A conductor that stood still learns here that its transaction was ended: a lost lease like any other.
             if not error.is_logged and each_minute.is_due(error.service):
@@ -81,11 +85,25 @@ async def _run_batches(conductor: Conductor) -> None:
             log.exception("a batch failed")
             busy = False
         if not busy:
+            await asyncio.sleep(LIGHT_PAUSE_S if light else 0)
             await conductor.wakeups.wait(WORK_CHANNEL, conductor.settings.poll_s, since=heard)
 
 
-async def run_once(conductor: Conductor) -> bool:
-    """Lease one batch and take it as far as it goes; whether there was one."""
+async def run_once(conductor: Conductor, *, light: bool = False) -> bool:
+    """Lease one batch and take it as far as it goes; whether there was one.
+
+    light: only while all other batches run, and only of projects that have little at work: they wait for nobody's.
+    """
+    if light and conductor.batches_running < conductor.settings.batches_at_once:
+        return False
+    conductor.batches_running += not light
+    try:
+        return await _carry_batch(conductor, light=light)
+    finally:
+        conductor.batches_running -= not light
+
+
+async def _carry_batch(conductor: Conductor, *, light: bool) -> bool:
     settings = conductor.settings
     owner = conductor.env.new_uuid()
     rows = await lease_work(
@@ -95,6 +113,7 @@ async def run_once(conductor: Conductor) -> bool:
         lease_s=settings.lease_s,
         cells=settings.cells,
         after=conductor.last_project,
+        light=light,
     )
     if rows:
         conductor.last_project = last_turn(conductor.last_project, [work.project_id for work in rows])

@@ -20,11 +20,19 @@ TURN_ROWS = 16
 
 
 async def lease_work(
-    compute: Compute, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] = (), after: str = ""
+    compute: Compute,
+    *,
+    owner: str,
+    limit: int,
+    lease_s: float,
+    cells: Sequence[str] = (),
+    after: str = "",
+    light: bool = False,
 ) -> list[Work]:
     """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database.
 
     Projects have their turns, the first one the next after `after`. One that is alone fills the batch.
+    light: only of projects that have fewer than TURN_ROWS rows leased.
     cells: servers that were placed in other cells are left to others; empty: all cells are these.
     """
     assert limit <= LEASE_ROWS_MAX
@@ -38,6 +46,7 @@ async def lease_work(
             lease_s=lease_s,
             cells=list(cells) or None,
             after=after,
+            light=light,
         )
 
 

@@ -40,7 +40,10 @@ WITH RECURSIVE turns AS (
         SELECT w.server_id FROM compute.work w WHERE w.project_id = turns.project_id AND {DUE}
         ORDER BY w.run_at LIMIT (SELECT rows FROM turn) FOR UPDATE SKIP LOCKED
     ) AS rows_due
-    WHERE {FOLLOWS} LIMIT $2::integer
+    WHERE {FOLLOWS} AND (NOT $7::boolean OR $6 > (SELECT count(*) FROM (
+        SELECT FROM compute.work w WHERE w.project_id = turns.project_id AND w.run_at <= statement_timestamp()
+            AND w.lease_until >= statement_timestamp() LIMIT $6) AS leased))
+    LIMIT $2::integer
 ), leased AS (
     UPDATE compute.work AS w SET lease_owner = $1, lease_until = clock_timestamp() + $3 * interval '1 second'
     FROM due WHERE w.server_id = due.server_id
@@ -65,13 +68,15 @@ async def lease_work(
     lease_s: float,
     cells: Sequence[str] | None,
     after: str,
+    light: bool,
 ) -> list[Work]:
     """Lease due rows that nobody holds to `owner`, project after project, the oldest of each first.
 
-    turn_rows: of each project, where there are several. after: the project that had its turn last.
+    turn_rows: of each project, where there are several. after: the project that had its turn last. light: only of
+    projects that have fewer rows leased than that.
     cells: only servers that are on their hosts, or not placed yet; None for all.
     """
-    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells, after, turn_rows)
+    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells, after, turn_rows, light)
     return [_work(row) for row in rows]
 
 
