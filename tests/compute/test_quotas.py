@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.blocked import until_blocked
 
 from roost.compute.errors import MetadataFull, OverQuota, QuotaTooSmall, ServerRefused
 from roost.compute.model.cloud import Flavor
@@ -15,6 +16,7 @@ from roost.compute.service import Compute, quotas
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.settings import ComputeSettings
+from roost.compute.store.quotas import QUOTAS
 from roost.platform.quotas import QuotaUsage
 
 PROJECT, OTHER = "mine", "theirs"
@@ -126,10 +128,16 @@ async def test_of_many_at_once_exactly_those_get_in_that_fit(compute: Compute, b
     assert await used(compute, OTHER) == {"instances": 4, "cores": 8, "ram": 2048}
 
 
-async def test_two_at_once_for_the_last_one(compute: Compute, boot: Boot) -> None:
+async def test_the_second_of_two_counts_what_the_first_made(compute: Compute, boot: Boot) -> None:
     await quotas.set_quotas(compute, PROJECT, {"cores": 3})
-    one, two = await asyncio.gather(boot(), boot(), return_exceptions=True)
-    assert sorted((isinstance(one, OverQuota), isinstance(two, OverQuota))) == [False, True]
+    await boot(OTHER)
+    async with compute.database.transaction() as tx:
+        await QUOTAS.lock(tx, [PROJECT])
+        second = asyncio.create_task(boot())
+        await until_blocked(compute.database, 1)
+        await tx.execute("UPDATE compute.server SET project_id = $1", PROJECT)
+    with pytest.raises(OverQuota, match="Requested 2, but already used 2 of 3 cores"):
+        await second
     assert await used(compute) == {"instances": 1, "cores": 2, "ram": 512}
 
 

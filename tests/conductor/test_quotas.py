@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.blocked import until_blocked
 from tests.conductor.world import BY, World
 
 from roost.compute.errors import MetadataFull, OverQuota
@@ -10,6 +11,7 @@ from roost.compute.model.server import ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.service import actions, quotas
 from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.store.quotas import QUOTAS
 from roost.platform.database import Database
 
 PROJECT = "project"
@@ -69,14 +71,18 @@ async def test_a_resize_that_is_too_much_changes_nothing(world: World) -> None:
     await world.move(server_id, MoveKind.RESIZE, flavor="large")
 
 
-async def test_of_two_resizes_at_once_one_gets_what_is_left(world: World) -> None:
-    server_ids = await world.boot(count=2)
+async def test_the_second_of_two_resizes_counts_what_the_first_asked_for(world: World) -> None:
+    one, two = await world.boot(count=2)
     await world.run()
     await limit(world, 5)
-    moves = [world.move(server_id, MoveKind.RESIZE, flavor="large") for server_id in server_ids]
+    async with world.database.transaction() as tx:
+        await QUOTAS.lock(tx, [PROJECT])
+        moves = [
+            asyncio.create_task(world.move(server_id, MoveKind.RESIZE, flavor="large")) for server_id in (one, two)
+        ]
+        await until_blocked(world.database, 2)
     answers = await asyncio.gather(*moves, return_exceptions=True)
-    assert [answer for answer in answers if answer is not None and not isinstance(answer, OverQuota)] == []
-    assert sum(isinstance(answer, OverQuota) for answer in answers) == 1
+    assert [type(answer) for answer in answers if answer is not None] == [OverQuota]
     assert await cores(world) == 5
 
 
