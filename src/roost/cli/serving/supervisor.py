@@ -208,15 +208,15 @@ async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None
 
 def _hold_ports(stack: contextlib.ExitStack, options: ServeOptions) -> dict[str, int]:
     """Keep the port of each listener, as Serving names them; 0 where there is none. Raises ServeError."""
-    held = {"port": 0, "agent_port": 0, "metrics_port": 0}
+    ports = {"port": 0, "agent_port": 0, "metrics_port": 0}
     if options.listens:
-        held["port"] = _hold_port(stack, options.host, options.port, option="--listen")
+        ports["port"] = _hold_port(stack, options.host, options.port, option="--listen")
     if "compute" in options.services:
-        held["agent_port"] = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+        ports["agent_port"] = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
     if host := options.metrics_host:
-        held["metrics_port"] = _hold_port(stack, host, options.metrics_port, option="--metrics-listen")
-        log.info("the metrics have a listener", host=host, port=held["metrics_port"])
-    return held
+        ports["metrics_port"] = _hold_port(stack, host, options.metrics_port, option="--metrics-listen")
+        log.info("the metrics have a listener", host=host, port=ports["metrics_port"])
+    return ports
 
 
 def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
