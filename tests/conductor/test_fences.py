@@ -163,6 +163,18 @@ async def test_a_poll_that_an_older_release_heard_takes_the_promise_back(world: 
         await world.move(before.id, MoveKind.EVACUATE)
 
 
+async def test_a_guest_is_to_go_from_its_fence_on_and_not_only_once_its_server_runs_elsewhere(world: World) -> None:
+    before = await a_server(world)
+    await host_service.force_down(world.compute, before.host, True)
+    await world.move(before.id, MoveKind.EVACUATE)
+    await world.conduct()
+    assert (await fenced_by(world, before.id))[before.host] == "order"
+    await host_service.force_down(world.compute, before.host, False)
+    assert {(order.host, order.desired) for order in await world.orders()} == {
+        (before.host, "absent"), (other_host(before), "running")
+    }  # fmt: skip
+
+
 async def test_a_host_that_comes_back_before_the_fence_keeps_its_server(world: World) -> None:
     """R40, the poll first: its agent has its lease again, and brings NICs up."""
     before = await a_server(world)
@@ -246,6 +258,24 @@ async def test_a_move_is_confirmed_while_its_source_is_silent_and_the_guest_ther
     await world.hear(before.host)
     await world.run()
     assert world.guests.keys() == {(before.id, after.host)}
+    await world.settled()
+
+
+async def test_a_move_is_not_reverted_while_its_silent_destination_may_run_the_server(world: World) -> None:
+    before = await a_server(world)
+    await world.move(before.id, MoveKind.MIGRATE)
+    await world.run()
+    await fall_silent(world, other_host(before), for_s=3600)
+    await world.end_move(before.id, revert=True)
+    for _ in range(2):
+        await world.expire_leases()
+        await world.run(silent=[other_host(before)])
+    assert await fenced_by(world, before.id) == dict.fromkeys(HOSTS)
+    assert world.running == {(before.id, other_host(before))}
+    await world.hear(other_host(before))
+    await world.expire_leases()
+    await world.run()
+    assert world.running == {(before.id, before.host)}
     await world.settled()
 
 

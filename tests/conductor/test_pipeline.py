@@ -1,10 +1,12 @@
 """The pipeline turn by turn: what each stage does, what failures change, and who may change nothing any more."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
+from tests.next_call import before
 
 from roost.compute.errors import ServerNotFound
 from roost.compute.service import hosts as host_service
@@ -177,6 +179,16 @@ async def test_a_delete_at_any_stage_leaves_nothing(world: World, turns: int) ->
     await world.run()
     await world.run()
     assert await world.statuses() == {}
+    assert await ports_of(world) == []
+    await world.settled()
+
+
+async def test_a_delete_that_comes_while_a_conductor_is_at_work_ends_the_build_before_its_launch(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    before(world.conductor.placement, "claim", partial(world.delete, server))
+    await world.run()
+    assert (await world.statuses(), world.launches) == ({}, [])
     assert await ports_of(world) == []
     await world.settled()
 

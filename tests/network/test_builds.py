@@ -54,6 +54,23 @@ async def test_ensure_bind_and_release_can_be_repeated(cloud: Cloud) -> None:
     await assert_sound(cloud)
 
 
+async def test_a_port_that_another_conductor_has_bound_since_it_was_read_stays_where_it_is(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    await cloud.bind(server, port, "h1", rack1.id)
+    await cloud.client.set_hosts({"h3": ["rack1"]})
+    late = PortBind(
+        port_id=port.id, server_id=server.server_id, host="h3", provider_uuid=rack1.id, revision=port.revision
+    )
+    (answer,) = await cloud.client.bind_ports([late])
+    assert isinstance(answer, BindRefused)
+    assert answer.changed
+    assert (await get_port(cloud.networks, port.id)).host == "h1"
+    await assert_sound(cloud)
+
+
 async def test_a_refused_nic_leaves_nothing_behind(cloud: Cloud) -> None:
     network, _ = await cloud.routed("10.1.0.0/29")
     server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", port_id=network.id))
