@@ -51,7 +51,7 @@ ALWAYS = (
     "tests/faults/test_went_back.py",
 )
 """Of those, what every run takes."""
-EACH = int(os.environ.get("ROOST_SAMPLE_EACH", "1"))
+EACH = int(os.environ.get("SERIES_EACH", "1"))
 """One of so many is taken."""
 
 
@@ -62,7 +62,7 @@ def _choose_phase() -> int:
     return int(printed or "0", 16) % EACH
 
 
-PHASE = int(os.environ["ROOST_SAMPLE_PHASE"]) if "ROOST_SAMPLE_PHASE" in os.environ else _choose_phase()
+PHASE = int(os.environ["SERIES_PHASE"]) if "SERIES_PHASE" in os.environ else _choose_phase()
 
 
 def sampled_from(first: int) -> Iterator[int]:
