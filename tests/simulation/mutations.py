@@ -49,6 +49,7 @@ from roost.network.service import Networks
 from roost.network.service import builds as port_builds
 from roost.network.service import moves as port_moves
 from roost.network.service.ports import list_ports, update_port
+from roost.network.store import addresses as address_store
 from roost.network.store import claims as claim_store
 from roost.network.store import notices as notice_store
 from roost.placement.rules import claims
@@ -212,6 +213,7 @@ FENCED_BY_SILENCE = move_store.FENCE_GUESTS.replace("host.forced_down OR", "host
 CONFIRMED_BY_SILENCE = move_store.WITHDRAW_ELSEWHERE.replace(
     "h.silent AND g.desired = g.reported AND g.desired IN ('stopped', 'suspended', 'incoming')", "h.silent"
 )
+FREED = address_store.GIVE_UP.replace("WHERE p.device_owner", "WHERE false AND p.device_owner")
 QUIET_ONLY = replace(action_rules.EVACUATE, task_states=action_rules.QUIET)
 WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for stage, carry in pipeline.STAGES)
 
@@ -254,6 +256,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "records that went back wait for the hosts": acting_on_any_records,
     "a mark shows that the records went back": lambda: patch.object(mark_rules, "find_later", nothing),
     "unknown guests hold their addresses": lambda: patch.object(unknown_rules, "choose_holding", choose_none),
+    "what others give up is an unknown guest's at once": lambda: patch.object(address_store, "GIVE_UP", FREED),
     "an older start of an agent is not served": lambda: patch.object(agent_rules, "_refuse_clash", nothing),
     "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),
     "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),

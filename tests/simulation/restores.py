@@ -28,8 +28,6 @@ PROMOTED_SHARE = 0.5
 ADOPTED_SHARE = 0.6
 SLOW_SHARE = 0.3
 BUILT_SHARE = 0.5
-ENDINGS_ROUNDS = 4
-FREES_ADDRESSES = "SELECT EXISTS (SELECT FROM compute.work WHERE deleting OR stage IN ('delete', 'fail'))"
 ANOTHER = "UPDATE compute.database_seen SET fingerprint = 'another'"
 
 
@@ -38,7 +36,6 @@ async def go_back(story: Story) -> None:
 
     All hosts are heard and reach what they should: addresses of a guest that nobody lists, or on a host that does not
     reach them, are not held. An agent that was copied is heard again once its copy has been silent for a lease.
-    No delete and no failed build is under way: what it frees may be an unknown guest's, and is held 5 s later (0062).
     """
     hosts = story.hosts
     if hosts.versions:
@@ -49,12 +46,6 @@ async def go_back(story: Story) -> None:
         await mishaps.cable(story, host, as_before=True)
     if story.passed_s < story.copied_s + mishaps.LEASE_IS_OVER_S:
         await mishaps.pass_time(story, mishaps.LEASE_IS_OVER_S)
-    for step in (mishaps.conduct, mishaps.all_hosts) * ENDINGS_ROUNDS:
-        if not await _frees_addresses(story):
-            break
-        await step(story)
-    else:
-        return
     await mishaps.meanwhile(story, {users.boot: 1}, story.random.choice((0, 1)))
     if story.random.random() < SLOW_SHARE:
         host = story.random.choice(hosts.names)
@@ -64,11 +55,6 @@ async def go_back(story: Story) -> None:
         await _go_back(story)
     await mishaps.meanwhile(story, WHILE_RECOVERING, story.random.choice((0, 2, 4)))
     await recover(story)
-
-
-async def _frees_addresses(story: Story) -> bool:
-    async with story.world.database.connection() as connection:
-        return bool(await connection.fetchval(FREES_ADDRESSES))
 
 
 async def _go_back(story: Story) -> None:
@@ -192,5 +178,6 @@ WHILE_RECOVERING: Mapping[Step, float] = {
     mishaps.let_time_pass: 1, mishaps.reconcile: 2, mishaps.restart_agent: 1,
 }  # fmt: skip
 WHILE_UNKNOWN: Mapping[Step, float] = {
-    users.boot: 4, users.power: 1, mishaps.conduct: 6, mishaps.all_hosts: 4, mishaps.host_turn: 1, mishaps.reconcile: 1,
+    users.boot: 4, users.power: 1, users.delete: 3, mishaps.conduct: 6, mishaps.all_hosts: 4, mishaps.host_turn: 1,
+    mishaps.reconcile: 1,
 }  # fmt: skip
