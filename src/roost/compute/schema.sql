@@ -259,6 +259,8 @@ CREATE TABLE compute.deleted_server (
     deleted_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX deleted_server_at ON compute.deleted_server (deleted_at);
+-- For what a project used.
+CREATE INDEX deleted_server_project ON compute.deleted_server ((document ->> 'project_id'), deleted_at);
 
 CREATE TABLE compute.work (
     server_id uuid PRIMARY KEY,

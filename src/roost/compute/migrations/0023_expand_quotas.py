@@ -1,6 +1,7 @@
 """Projects have quotas of instances, cores, memory and metadata items. Before.
 
-What a project has is counted where it makes something, so its servers are found by an index.
+What a project has is counted where it makes something, so its servers are found by an index; so are those that it had,
+for what it used.
 """
 
 from alembic import op
@@ -19,7 +20,13 @@ CREATE TABLE compute.quota (
 """
 
 
+DELETED = """
+CREATE INDEX deleted_server_project ON compute.deleted_server ((document ->> 'project_id'), deleted_at)
+"""
+
+
 def upgrade() -> None:
-    """Add the quotas that were set, and the index by project."""
+    """Add the quotas that were set, and the indexes by project."""
     op.execute(QUOTA)
     op.execute("CREATE INDEX server_project ON compute.server (project_id)")
+    op.execute(DELETED)
