@@ -74,3 +74,14 @@ def test_every_variable_that_anything_names_is_declared() -> None:
                 named |= {(word, str(file)) for word in re.findall(r"\bROOST_[A-Z_]+[A-Z]\b", file.read_text())}
     examples = {"ROOST_SECTION_OPTION", "ROOST_KEYSTONE", "ROOST_ROLES"}
     assert [one for one in sorted(named) if one[0] not in options | OTHER_VARIABLES | examples] == []
+
+
+def test_upstreams_quotas_hold_where_keystone_knows_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read_settings(None)
+    assert (settings.has_keystone, settings.with_quotas(keystone=False)) == (False, settings)
+    monkeypatch.setenv("ROOST_KEYSTONE_AUTH_URL", "https://keystone.example:5000")
+    monkeypatch.setenv("ROOST_COMPUTE_QUOTA_CORES", "-1")
+    settings = read_settings(None)
+    assert settings.has_keystone
+    limited = settings.with_quotas(keystone=True)
+    assert (limited.compute.quota_instances, limited.compute.quota_cores, limited.network.quota_port) == (10, -1, 500)

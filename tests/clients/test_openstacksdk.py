@@ -351,3 +351,15 @@ def test_the_sdk_sets_shows_and_forgets_quotas(cloud: Connection) -> None:
     assert [quota.project_id for quota in network.quotas()] == ["acme"]
     network.delete_quota("acme")
     assert list(network.quotas()) == []
+
+
+def test_the_sdk_sets_shows_and_forgets_quotas_of_servers(cloud: Connection) -> None:
+    compute = cloud.compute
+    assert compute.update_quota_set("acme", instances=2, key_pairs=5).instances == 2
+    shown = compute.get_quota_set("acme", usage=True)
+    assert (shown.instances, shown.usage["instances"], shown.key_pairs, shown.metadata_items) == (2, 0, 5, 128)
+    assert compute.get_quota_set_defaults("acme").instances == -1
+    compute.revert_quota_set("acme")
+    assert compute.get_quota_set("acme").instances == -1
+    assert compute.get_limits().absolute.instances == -1
+    assert list(compute.usages()) == []
