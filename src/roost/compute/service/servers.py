@@ -77,6 +77,7 @@ async def create_servers(
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
     nics = await find_nics(compute, request, project_id, permissions)
     image = await get_image(compute, request.image_ref, token=token)
+    ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
         flavor, quotas = await _find_flavor(tx, request.flavor_ref, project_id, permissions)
@@ -93,9 +94,8 @@ async def create_servers(
             forced_host=forced_host,
             image_traits=read_image_traits(image, flavor),
         )
-        count = await fit_servers(compute, tx, project_id, flavor, quotas, request)
-        ids = tuple(compute.env.new_uuid() for _ in range(count))
-        names = server_names(request.name, count)
+        ids = ids[: await fit_servers(compute, tx, project_id, flavor, quotas, request)]
+        names = server_names(request.name, len(ids))
         new = NewServers(
             request=request,
             server_ids=ids,
