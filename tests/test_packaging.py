@@ -195,3 +195,13 @@ def test_the_containerfile_copies_what_there_is_and_runs_what_is_installed() -> 
 def test_ci_installs_what_tests_need() -> None:
     text = (ROOT / ".ci" / "run").read_text()
     assert [name for name in ("haproxy", "systemd") if name not in text] == []
+
+
+def test_no_unit_and_no_image_has_a_secret_on_a_command_line() -> None:
+    """Everybody on a machine sees the command lines of all: addresses of databases have passwords in them."""
+    secret = re.compile(
+        r"^(?:Exec\w+=|CMD|ENTRYPOINT).*(?:--database|PASSWORD|TOKEN|SECRET|postgresql://)", re.MULTILINE
+    )
+    deployed = {file.name: file.read_text() for file in (ROOT / "deploy").iterdir()}
+    assert "roost-sync-aggregates.service" in deployed
+    assert [name for name, text in deployed.items() if secret.search(text)] == []

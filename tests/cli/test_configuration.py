@@ -288,3 +288,32 @@ def test_serve_takes_from_the_files_what_the_command_line_does_not_say(tmp_path:
     assert (told.auth, told.policy, told.with_neutron) == ("keystone", "default", True)
     told = chosen(config, tls=(Path("/mine"), Path("/key"), None))
     assert told.tls == ListenerTls(cert="/mine", key="/key", agent_ca=None), "a pair is never mixed"
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "problem"),
+    [
+        ("", "", None),
+        ('token = "t"', "t", None),
+        ('token_file = "token"', "of the file", None),
+        ('token = "t"\ntoken_file = "token"', None, "[metrics] token and token_file: expected one of them"),
+        ('token_file = "missing"', None, "missing cannot be read: No such file"),
+        ('token_file = "empty"', None, "expected a token in it"),
+    ],
+)
+def test_the_token_of_the_metrics_may_have_a_file_of_its_own(
+    tmp_path: Path, text: str, token: str | None, problem: str | None
+) -> None:
+    write(tmp_path / "token", "of the file\n")
+    write(tmp_path / "empty", "\n")
+    config = write(tmp_path / "roost.toml", f"[metrics]\n{text}\n")
+    if problem is None:
+        assert read_settings(config).metrics.read_token() == token
+        assert check("--config", str(config))[0] == SOUND
+        return
+    with pytest.raises(BadRequest) as refused:
+        read_settings(config).metrics.read_token()
+    assert problem in str(refused.value)
+    status, said = check("--config", str(config))
+    assert status == WRONG
+    assert problem in said["problems"][0]["text"]

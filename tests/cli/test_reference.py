@@ -21,7 +21,6 @@ from roost.cli.serving.wiring import Parts, agent_app, main_app
 from roost.cli.settings import Settings, read_settings
 from roost.compute.service import Compute
 from roost.platform.http import MethodRoute
-from roost.platform.telemetry import Telemetry
 
 SRC = Path(__file__).parents[2] / "src" / "roost"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -104,7 +103,7 @@ def methods_served() -> set[tuple[str, str]]:
     parts = Parts(
         database=nothing,
         wakeups=nothing,
-        telemetry=Telemetry("api-1", None),
+        telemetry=nothing,
         health=nothing,
         settings=read_settings(None),
         ledger=nothing,

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 
 import msgspec
 import pytest
@@ -36,11 +37,10 @@ async def test_whoever_waits_has_a_turn_after_each_of_the_works(
 
 
 async def test_however_many_works_there_are_one_has_a_turn_at_a_time() -> None:
-    rounds, busy = 0, set[int]()
+    rounds, turns = 0, Counter[int]()
 
     def work(_item: int) -> None:
-        assert rounds not in busy, "another work had this round"
-        busy.add(rounds)
+        turns[rounds] += 1
         time.sleep(TURN_S)  # it takes its turn whole
 
     async def count() -> None:
@@ -49,14 +49,11 @@ async def test_however_many_works_there_are_one_has_a_turn_at_a_time() -> None:
             await asyncio.sleep(0)
             rounds += 1
 
-    async def begin_later(number: int) -> None:
-        for _ in range(number):
-            await asyncio.sleep(0)
-        await in_turns(work, range(5))
-
     counting = asyncio.create_task(count())
-    await asyncio.gather(*(begin_later(10 * number) for number in range(3)))
+    await asyncio.gather(*(in_turns(work, range(20)) for _ in range(4)))
     counting.cancel()
+    assert turns.total() == 80
+    assert sorted(turns.values())[:-1] == [1] * (len(turns) - 1), "but for the beginning of all of them"
 
 
 async def test_items_are_encoded_as_they_are_shown() -> None:

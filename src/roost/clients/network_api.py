@@ -57,7 +57,7 @@ class NetworkApi:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._url = url.rstrip("/").removesuffix("/v2.0")
-        self._session = HttpSession(timeout_s=timeout_s, tls=tls or True, make_token=give_token)
+        self._session = HttpSession(timeout_s=timeout_s, tls=tls, make_token=give_token)
 
     async def close(self) -> None:
         """Close the connections."""

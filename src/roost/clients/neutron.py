@@ -6,7 +6,6 @@ by marker, extension standard-attr-timestamp (`changed_since`).
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -14,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.catalog import EndpointMissing, find_endpoint
-from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered, trust
+from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered
 from roost.platform.keystone import Keystone, OwnToken
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import (
@@ -122,7 +121,8 @@ class HttpNeutron:
         self._session = HttpSession(
             timeout_s=settings.timeout_s,
             connections_max=CONNECTIONS_MAX,
-            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+            cafile=settings.cafile,
+            insecure=settings.insecure,
             token=settings.token,
             make_token=None if self._keystone is None else self._make_token,
         )

@@ -5,7 +5,6 @@ Source: Placement API, microversions 1.38 and 1.39; Identity API v3, POST /v3/au
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +12,7 @@ import msgspec
 import structlog
 
 from roost.platform.errors import BadRequest, DatabaseUnavailable
-from roost.platform.http_sessions import NOT_BEGUN, NOT_KNOWN, HttpSession, Query, Reply, Unanswered, trust
+from roost.platform.http_sessions import NOT_BEGUN, NOT_KNOWN, HttpSession, Query, Reply, Unanswered
 from roost.platform.keystone import credentials_body
 from roost.platform.settings import PlacementClientSettings
 
@@ -92,12 +91,8 @@ class Answer(NamedTuple):
     """What was answered to `request_line`, a method and a path."""
 
     request_line: str
+    status: int
     reply: Reply
-
-    @property
-    def status(self) -> int:
-        """Return the status."""
-        return self.reply.status
 
     @property
     def good(self) -> bool:
@@ -155,7 +150,8 @@ class PlacementHttp:
         self._session = HttpSession(
             timeout_s=settings.timeout_s,
             connections_max=settings.connections_max,
-            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+            cafile=settings.cafile,
+            insecure=settings.insecure,
             kept_s=KEPT_S,
             tries_max=TRIES_MAX,
             token=settings.token,
@@ -205,7 +201,7 @@ class PlacementHttp:
                 reply = await self._session.ask(method, self.url + path, body, query=query, headers=headers)
             except Unanswered as error:
                 raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {error}") from error
-            answer = Answer(request_line, reply)
+            answer = Answer(request_line, reply.status, reply)
             if reply.status in ANSWERS:
                 return answer
             if reply.status != 406 or version == OLDEST:

@@ -84,14 +84,17 @@ class _Request(NamedTuple):
 class HttpSession:
     """How one process asks one service. tries_max: of a request. kept_s: for so long an idle connection is used again.
 
-    tls: whom it trusts; a function is called by the first request, which raises what that does. token: the first one,
-    "" for none. make_token: returns another one, None where there is only one; asks_late: only once one is wanted.
-    finishes_writes: a request that writes is waited for though it is cancelled: who takes it back must not come before.
+    tls: what it shows and trusts; else cafile: whose certificates it trusts, "" for the machine's; insecure: all.
+    token: the first one, "" for none. make_token: returns another one, None where there is only one; asks_late: only
+    once one is wanted. finishes_writes: a request that writes is waited for though it is cancelled: who takes it back
+    must not come before.
     """
 
     timeout_s: float
     connections_max: int = 100
-    tls: ssl.SSLContext | bool | Callable[[], ssl.SSLContext | bool] = True
+    tls: ssl.SSLContext | None = None
+    cafile: str = ""
+    insecure: bool = False
     kept_s: float = 15.0
     tries_max: int = 1
     token: str = ""
@@ -189,7 +192,7 @@ class HttpSession:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            tls = self.tls() if callable(self.tls) else self.tls
+            tls = not self.insecure and (self.tls or client_context(self.cafile or None, None, None) or True)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self.connections_max, keepalive_timeout=self.kept_s, ssl=tls),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -203,11 +206,6 @@ def _may_repeat(method: str, outcome: Reply | Exception) -> bool:
     if isinstance(outcome, Reply):
         return outcome.status in NOT_BEGUN or (outcome.status in NOT_KNOWN and method in REPEATABLE)
     return isinstance(outcome, UNREACHED) or (method in REPEATABLE and not isinstance(outcome, FINAL))
-
-
-def trust(cafile: str, *, insecure: bool = False) -> ssl.SSLContext | bool:
-    """Return whom a session trusts: the certificates of cafile, or the machine's; everybody if insecure."""
-    return False if insecure else client_context(cafile or None, None, None) or True
 
 
 async def _to_its_end(sending: Coroutine[Any, Any, T]) -> T:

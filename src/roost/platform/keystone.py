@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,7 +26,7 @@ from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.catalog import CatalogService
-from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered, trust
+from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered
 from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
@@ -119,7 +118,8 @@ class Keystone:
         self._session = HttpSession(
             timeout_s=settings.timeout_s,
             connections_max=CONNECTIONS_MAX,
-            tls=partial(trust, settings.cafile, insecure=settings.insecure),
+            cafile=settings.cafile,
+            insecure=settings.insecure,
         )
         self._own_token = OwnToken()
         self._own_renewed_at = datetime.min.replace(tzinfo=UTC)

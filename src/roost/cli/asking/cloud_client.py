@@ -56,7 +56,7 @@ class CloudClient:
         session = HttpSession(
             timeout_s=CALL_TIMEOUT_S,
             connections_max=CALLS_MAX,
-            tls=client_context(access.ca_file, access.cert, access.key) or True,
+            tls=client_context(access.ca_file, access.cert, access.key),
             token=access.token or "",
             make_token=None if access.credentials is None else partial(get_token, credentials=access.credentials),
             asks_late=True,

@@ -88,7 +88,7 @@ class Source:
         session = HttpSession(
             timeout_s=CALL_TIMEOUT_S,
             connections_max=READS_MAX,
-            tls=client_context(ca_file, None, None) or True,
+            tls=client_context(ca_file, None, None),
             tries_max=TRIES_MAX,
             token=token or "",
             make_token=None if credentials is None else partial(get_token, credentials=credentials),
@@ -101,11 +101,13 @@ class Source:
     async def get(self, path: str, kind: type[Answer]) -> Answer:
         """Return the answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
         reply = await self.send("GET", path)
-        if reply.status == 200:
-            return self._read(path, reply, kind)
-        if reply.status == 300:  # Keystone's, or another service's at its root
+        if (status := reply.status) == 200:
+            try:
+                return reply.read(kind)
+            except Unanswered as error:
+                raise SourceRefused(f"GET {self.url}{path} was not answered as Placement does: {error}") from error
+        if status == 300:  # Keystone's, or another service's at its root
             raise SourceRefused(f"{self.url} is no Placement: GET {path} was answered by a choice of versions")
-        status = reply.status
         advice = "; give --token or the OS_… variables" if status == 401 and not self._session.token else ""
         text = f"GET {self.url}{path} was answered {status}: {detail_of(reply.body)}{advice}"
         raise SourceRefused(text, status=status)
@@ -130,12 +132,6 @@ class Source:
             oldest, newest_text = ".".join(map(str, OLDEST)), ".".join(map(str, newest))
             raise SourceRefused(f"{self.url} serves the Placement API up to {newest_text}: {oldest} or later is needed")
         self.version = ".".join(map(str, min(newest, NEWEST)))
-
-    def _read(self, path: str, reply: Reply, kind: type[Answer]) -> Answer:
-        try:
-            return reply.read(kind)
-        except Unanswered as error:
-            raise SourceRefused(f"GET {self.url}{path} was not answered as Placement does: {error}") from error
 
 
 def _version(text: str) -> tuple[int, int]:

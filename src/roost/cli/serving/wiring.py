@@ -198,7 +198,7 @@ def _metrics_routes(parts: Parts, open_paths: Sequence[str]) -> list[Route]:
     if parts.neutron:
         addresses = partial(read_neutron_metrics, parts.ledger)
     texts = {
-        METRICS: MetricsText(parts.telemetry.collect),
+        METRICS: MetricsText(lambda: parts.telemetry.collect()),
         METRICS_OPENSTACK: MetricsText(partial(collect_openstack, parts.ledger, addresses)),
     }
     return metrics_routes(texts, token=parts.settings.metrics.read_token(), open_paths=open_paths)
