@@ -1,7 +1,7 @@
 """A client beside those of a test, in a process of its own so that what they do costs it nothing but the server's time.
 
-`python -m tests.faults.healthy_client URL PATH` asks for the path on a connection that stays and for /healthz on new
-ones, until its standard input ends, and then prints how long the answers took.
+`python -m tests.faults.healthy_client URL PATH [TOKEN]` asks for the path on a connection that stays and for /healthz
+on new ones, until its standard input ends, and then prints how long the answers took.
 """
 
 import http.client
@@ -46,10 +46,10 @@ class Waits(NamedTuple):
 
 
 @contextmanager
-def healthy_client(url: str, path: str = "/healthz") -> Iterator[Callable[[], Waits]]:
-    """Have one running; what is given ends it and says how it fared."""
+def healthy_client(url: str, path: str = "/healthz", token: str = "") -> Iterator[Callable[[], Waits]]:
+    """Have one running; what is given ends it and says how it fared. token: of a member, empty for none."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.healthy_client", url, path],
+        [sys.executable, "-m", "tests.faults.healthy_client", url, path, token],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -67,12 +67,13 @@ def healthy_client(url: str, path: str = "/healthz") -> Iterator[Callable[[], Wa
         process.communicate()
 
 
-def _ask(netloc: str, path: str, *, keep: bool, waits_s: list[float], refused: list[str]) -> None:
+def _ask(netloc: str, path: str, token: str, *, keep: bool, waits_s: list[float], refused: list[str]) -> None:
     connection = http.client.HTTPConnection(netloc, timeout=TIMEOUT_S)
+    headers = {"X-Auth-Token": token, "X-Roles": "member,reader"} if token else {}
     while True:
         begun_s = time.monotonic()
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
             answer.read()
             said: Any = answer.status
@@ -88,13 +89,13 @@ def _ask(netloc: str, path: str, *, keep: bool, waits_s: list[float], refused: l
 
 def main() -> None:
     """Ask until standard input ends."""
-    _, url, path = sys.argv
+    _, url, path, token = [*sys.argv, ""][:4]
     waits = Waits([], [], [])
     for arguments in (
         {"path": path, "keep": True, "waits_s": waits.kept_s},
         {"path": "/healthz", "keep": False, "waits_s": waits.health_s},
     ):
-        target = {"netloc": urlsplit(url).netloc, "refused": waits.refused, **arguments}
+        target = {"netloc": urlsplit(url).netloc, "token": token, "refused": waits.refused, **arguments}
         threading.Thread(target=_ask, kwargs=target, daemon=True).start()
     sys.stdout.write("begun\n")
     sys.stdout.flush()
