@@ -291,7 +291,11 @@ def test_a_port_with_an_address_is_said_to_hold_its_server_to_its_segment() -> N
         (Cloud(), [port()], "0 hosts considered, and so 0 enabled"),
         (Cloud(), [port()], "There is no host at all: start an agent on one."),
         (Cloud().hosts(2, "rack1", on=False), [port()], "2 hosts considered, 0 enabled, and so 0 reach network public"),
-        (Cloud().hosts(2, "rack1", on=False), [port()], "Every host is disabled: enable one."),
+        (
+            Cloud().hosts(2, "rack1", on=False),
+            [port()],
+            "Every host is disabled: enable one, or accept one that waits (roost-manage host list).",
+        ),
         (Cloud().hosts(2), [port()], "or have its agent report the physical network of one of its segments (rack1, r"),
         (Cloud().hosts(2), [port(on=BACKEND)], "reaches network backend: enable a host that does, or have its agent"),
         (
@@ -324,7 +328,10 @@ def test_each_no_says_what_is_missing_and_what_to_do(cloud: Cloud, ports: list[P
         (ClosedHosts(down=2), "2 hosts are down: start the agent of a host, or enable one that is up."),
         (ClosedHosts(down=1, disabled=1), "1 host is down, 1 is disabled: start the agent of a host, or enable one"),
         (ClosedHosts(disabled=2), "2 hosts considered, 0 enabled, and so 0 reach network public"),
-        (ClosedHosts(disabled=2), "Every host is disabled: enable one."),
+        (
+            ClosedHosts(disabled=2),
+            "Every host is disabled: enable one, or accept one that waits (roost-manage host list).",
+        ),
     ],
 )
 def test_hosts_that_are_down_are_told_from_those_that_an_operator_closed(closed: ClosedHosts, words: str) -> None:

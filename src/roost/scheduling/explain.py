@@ -253,7 +253,7 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
             down = "1 host is down" if closed.down == 1 else f"{closed.down} hosts are down"
             yield f"{down}{disabled}: start the agent of a host, or enable one that is up."
         case Row(narrowing=Narrowing(kind=Kind.BE_OPEN)):
-            yield "Every host is disabled: enable one."
+            yield "Every host is disabled: enable one, or accept one that waits (roost-manage host list)."
         case Row(narrowing=Narrowing(kind=Kind.REACH_NETWORK, nic=NicRequest() as nic)):
             reached = (row for row in rows if row.hosts_left and row.narrowing.kind is Kind.REACH_NETWORK)
             others = [row.narrowing.describe() for row in reached]
