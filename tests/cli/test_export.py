@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from tests.cli.upstream import Upstream, upstream_running
 
-from roost.cli.managing import placement_source
 from roost.cli.managing.exporting import export_placement
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.placement_source import Source, SourceRefused, read_placement
@@ -23,6 +22,7 @@ from roost.placement.model import ImportedProvider, LedgerState
 from roost.placement.rules.exports import without_generations
 from roost.placement.service.imports import import_ledger
 from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.platform import http_sessions
 from roost.platform.database import Database
 from roost.seams.placement import ConsumerState, Inventory
 
@@ -274,7 +274,7 @@ async def test_people_read_what_was_done(
 
 
 async def test_a_target_that_is_none_is_refused(database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement_source, "PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr(http_sessions, "PAUSE_FIRST_S", 0.0)
     await fill(database, a_state([], []))
     with pytest.raises(SourceRefused, match=r"127\.0\.0\.1:1/ failed: Connection refused"):
         await export(dsn, "http://127.0.0.1:1")
