@@ -1,9 +1,15 @@
 """SIGHUP has a Roost that runs take up certificates, policy and the log's level: nobody ends, nothing is cut."""
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
 import signal
 import ssl
+import subprocess
+import sys
+import termios
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +123,23 @@ async def test_what_cannot_be_used_is_named_and_changes_nothing(
     assert (processes(roost, "api"), certificates(roost)) == (pids, before)
     async with httpx.AsyncClient(base_url=roost.url, headers=HEADERS, verify=False) as client:
         assert (await client.get("/resource_providers")).status_code == 200
+
+
+def test_closing_the_terminal_ends_it(data_dir: Path) -> None:
+    ours, theirs = pty.openpty()
+    code = "from roost.cli.entry import run_roost; run_roost()"
+    words = ("serve", "placement", "--json", "--listen=127.0.0.1:0", f"--data-dir={data_dir / 'data'}")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # the session's own: the kernel tells of its end
+    )  # fmt: skip
+    try:
+        os.close(theirs)
+        assert process.stdout is not None
+        assert b"url" in process.stdout.readline()
+        os.close(ours)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ class Child:
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called once, with the address, when everything answers.
 
-    SIGHUP has certificates, policy and the log's level read again. At the end the listeners drain ([listeners]
-    drain_s), unless a second signal comes.
+    SIGHUP has certificates, policy and the log's level read again, or ends this when its terminal is gone. At the end
+    the listeners drain ([listeners] drain_s), unless a second signal comes.
     Raises BadRequest for the configuration, ServeError, PostgresError: the sentence says what to change.
     """
     stopping = asyncio.Event()
@@ -93,7 +94,8 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _end, children, stopping)
-    loop.add_signal_handler(signal.SIGHUP, _read_again, children, options)
+    hear = partial(_hear_hangup, at_terminal=os.isatty(0))
+    loop.add_signal_handler(signal.SIGHUP, hear, children, options, stopping)
     settings = _check_settings(options)
     if settings.placement_client.url:
         from roost.cli.serving.placement_check import check_placement  # an HTTP client takes long to import
@@ -120,6 +122,16 @@ def _end(children: Sequence[Child], stopping: asyncio.Event) -> None:
             if child.process is not None:
                 child.process.send_signal(signal.SIGTERM)
     stopping.set()
+
+
+def _hear_hangup(
+    children: Sequence[Child], options: ServeOptions, stopping: asyncio.Event, *, at_terminal: bool
+) -> None:
+    """Read again what may change; end where the terminal in which this began was closed."""
+    if at_terminal and not os.isatty(0):
+        _end(children, stopping)
+    else:
+        _read_again(children, options)
 
 
 def _read_again(children: Sequence[Child], options: ServeOptions) -> None:
