@@ -8,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from tests.platform.asgi import ask
 
+from roost.platform import operations
 from roost.platform.auth import CALLER_KEY, Caller, Forbidden
+from roost.platform.database import Database
 from roost.platform.http import Api, Microversions, json_response
 from roost.platform.openapi import About, describe, refusals
 from roost.platform.operations import (
@@ -35,9 +37,9 @@ def operation(**more: Any) -> Operation:
     return Operation(summary="s", endpoint=endpoint, **more)
 
 
-def app(operations: Operations, *checks: Any) -> Starlette:
+def app(table: Operations, *checks: Any) -> Starlette:
     api = Api(microversions=MICROVERSIONS)
-    return Starlette(routes=make_routes(api, operations, lambda _path, _method, one: [make(one) for make in checks]))
+    return Starlette(routes=make_routes(api, table, lambda _path, _method, one: [make(one) for make in checks]))
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,27 @@ async def test_an_operation_is_there_from_its_first_to_its_last_microversion(
         assert answer.status == (200 if minor in served else 405)
         if minor not in served:
             assert answer.body["detail"] == "elsewhere"
+
+
+async def test_what_only_reads_has_ten_seconds_and_its_statement_ends_then(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "READ_S", 0.2)
+
+    async def read(_request: Request) -> Response:
+        async with database.connection() as connection:
+            await connection.fetch("SELECT pg_sleep(0.6) -- slow")
+        return json_response({"done": True})
+
+    slow = Operation(summary="s", endpoint=read)
+    routed = app({"/a": {"GET": slow, "POST": slow}})
+    answer = await ask(routed, "/a")
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert answer.body["detail"].startswith("nothing was read within 0.2 s: ask for less")
+    async with database.connection() as connection:
+        running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%-- slow'"
+        assert await connection.fetchval(running + " AND pid <> pg_backend_pid()") == 0
+    assert (await ask(routed, "/a", method="POST")).status == 200
 
 
 async def test_checks_stand_before_the_endpoint_in_their_order() -> None:

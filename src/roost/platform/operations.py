@@ -5,6 +5,7 @@ A wing gives what differs: its `Api` says no in its own dialect, and its checks 
 expect errors.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +17,11 @@ from starlette.routing import Route
 
 from roost.platform.auth import Policy, caller_of
 from roost.platform.bodies import JSON, check_media_type
-from roost.platform.errors import BadRequest
+from roost.platform.errors import BadRequest, RequestTimeout
 from roost.platform.http import Api, Endpoint, Version
+
+READ_S = 10.0
+"""What a GET may take. An API that waits for its database has the listener's time-out for GETs too."""
 
 Schema = Mapping[str, Any]
 """A JSON Schema."""
@@ -95,12 +99,29 @@ def make_routes(api: Api, operations: Operations, checks_of: ChecksOf) -> list[R
         api.route(
             path,
             {
-                method: _guard(operation.endpoint, [check for check in checks_of(path, method, operation) if check])
+                method: _guard(
+                    _ends_soon(operation.endpoint) if method == "GET" and not api.waits else operation.endpoint,
+                    [check for check in checks_of(path, method, operation) if check],
+                )
                 for method, operation in methods.items()
             },
         )
         for path, methods in operations.items()
     ]
+
+
+def _ends_soon(endpoint: Endpoint) -> Endpoint:
+    async def read(request: Request) -> Response:
+        try:
+            async with asyncio.timeout(READ_S) as limit:
+                return await endpoint(request)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            text = f"nothing was read within {READ_S:g} s: ask for less, or again: the database is slow"
+            raise RequestTimeout(text) from error
+
+    return read
 
 
 def _guard(endpoint: Endpoint, checks: Sequence[Check]) -> Endpoint:

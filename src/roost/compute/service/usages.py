@@ -3,16 +3,14 @@
 from roost.compute.errors import FilterInvalid
 from roost.compute.model.usages import ServerUsage, UsageFilter
 from roost.compute.service.context import Compute
-from roost.compute.service.servers import LIST_S
 from roost.compute.store import usages as store
-from roost.platform.errors import RequestTimeout
 
 
 async def list_usages(compute: Compute, only: UsageFilter, *, marker: str | None, limit: int) -> list[ServerUsage]:
     """Return a page of the servers that were there in the period, behind the server `marker`.
 
     It reads every server of the project, or of all projects, and what was deleted since the period began. Raises
-    FilterInvalid for an unknown marker, RequestTimeout.
+    FilterInvalid for an unknown marker.
     """
     async with compute.database.connection() as connection:
         after = None
@@ -21,7 +19,4 @@ async def list_usages(compute: Compute, only: UsageFilter, *, marker: str | None
             if launched_at is None:
                 raise FilterInvalid(f"Marker {marker} could not be found.")
             after = (launched_at, marker)
-        try:
-            return await store.list_usages(connection, only, after=after, limit=limit, timeout_s=LIST_S)
-        except TimeoutError as error:
-            raise RequestTimeout(f"the usages were not read within {LIST_S:g} s: ask for a shorter period") from error
+        return await store.list_usages(connection, only, after=after, limit=limit)

@@ -189,7 +189,7 @@ async def list_servers(
     after_sequence: int | None,
     limit: int,
     descending: bool,
-    timeout_s: float,
+    timeout_s: float | None,
 ) -> list[Server]:
     """Return a page in the order of creation.
 

@@ -26,14 +26,14 @@ ORDER BY launched_at, id LIMIT $6"""
 
 
 async def list_usages(
-    tx: Connection, only: UsageFilter, *, after: tuple[datetime, str] | None, limit: int, timeout_s: float
+    tx: Connection, only: UsageFilter, *, after: tuple[datetime, str] | None, limit: int
 ) -> list[ServerUsage]:
-    """Return a page of the servers, the first launched first. Raises TimeoutError.
+    """Return a page of the servers, the first launched first.
 
     after: the launch and the id of the last one before.
     """
     values = (only.start, only.stop, only.project_id, *(after or (None, None)), limit)
-    rows = await tx.fetch(LIST_USAGES, *values, timeout=timeout_s)
+    rows = await tx.fetch(LIST_USAGES, *values)
     return [read_row(ServerUsage, row, "flavor") for row in rows]
 
 
