@@ -309,7 +309,6 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
                 return not await connection.fetchval("""
                     SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
                         OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
-                        OR EXISTS (SELECT FROM network.subnet WHERE change IS NOT NULL OR deleting)
                         OR EXISTS (SELECT FROM network.publication WHERE wanted > published)
                         OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
 

@@ -20,6 +20,9 @@ ALWAYS: dict[str, str] = {
         SELECT p.name, i.resource_class_id, i.used FROM placement.inventory i
         JOIN placement.provider p ON p.id = i.provider_id
         WHERE i.used > floor((i.total - i.reserved) * i.allocation_ratio)
+        -- what was claimed outside the pools is gone, and its claim goes after it
+        AND NOT EXISTS (SELECT FROM placement.allocation l JOIN network.release r ON r.port_id = l.consumer_uuid
+            WHERE l.provider_id = p.id)
         -- what an unknown guest holds may be promised to a build by then, which loses it
         AND (i.used > floor(i.total * i.allocation_ratio) OR NOT EXISTS (
             SELECT FROM network.port h WHERE h.device_owner = 'roost:held' AND h.nic_tag IS NOT NULL))""",
@@ -64,18 +67,16 @@ ALWAYS: dict[str, str] = {
         SELECT a.subnet_id, a.address FROM network.address a JOIN network.free_range f USING (subnet_id)
         JOIN network.subnet s ON s.id = a.subnet_id WHERE a.address BETWEEN f.first_address AND f.last_address
         AND (a.in_pool OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless'))""",
-    "an address is claimed that is no capacity, or that its server claims": """
+    "an address is claimed that its server claims, or that follows from a MAC": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-        WHERE a.claimed AND (NOT a.in_pool OR s.cell IS NOT NULL
-            OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless')
-            OR (s.service_types <> '{}' AND 'compute:nova' <> ALL (s.service_types)))""",
-    "an address of a pool that is capacity is claimed by nobody": """
-        SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-        WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL AND s.cell IS NULL
-        AND NOT EXISTS (SELECT FROM network.port h
-            WHERE h.id = a.port_id AND h.device_owner = 'roost:held' AND h.nic_tag IS NOT NULL)
-        AND coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
-        AND (s.service_types = '{}' OR 'compute:nova' = ANY (s.service_types))""",
+        WHERE a.claimed AND (s.cell IS NOT NULL
+            OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))""",
+    "an address is not marked as its pools are": """
+        SELECT a.address, a.port_id, a.in_pool FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+        CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM network.pool p WHERE p.subnet_id = s.id
+            AND a.address BETWEEN p.first_address AND p.last_address) AS pooled) l
+        WHERE a.in_pool <> (l.pooled AND (a.in_pool
+            OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')))""",
     "a port has two addresses of one family by its build": """
         SELECT a.port_id FROM network.address a WHERE a.assigned_for IS NOT NULL AND a.claimed
         GROUP BY a.port_id, family(a.address) HAVING count(*) > 1""",
@@ -113,9 +114,7 @@ SETTLED: dict[str, str] = {
     "a server is doing something": "SELECT id, task_state FROM compute.server WHERE task_state IS NOT NULL",
     "an intent is left": "SELECT port_id FROM network.intent",
     "a release is left": "SELECT port_id FROM network.release",
-    "a change of a subnet is left": """
-        SELECT id, 'in progress' AS what FROM network.subnet WHERE change IS NOT NULL OR deleting
-        UNION ALL SELECT subnet_id, 'leaving' FROM network.pool WHERE leaving""",
+    "the ledger is to be told of a provider": "SELECT provider_uuid FROM network.publication WHERE wanted > published",
     "a server is neither ACTIVE nor ERROR": """
         SELECT id, status FROM compute.server
         WHERE status NOT IN ('ACTIVE', 'ERROR', 'SHELVED_OFFLOADED') OR deleted_at IS NOT NULL""",
@@ -135,16 +134,6 @@ SETTLED: dict[str, str] = {
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider, class)
         WHERE claimed.n IS DISTINCT FROM held.n""",
-    "what is reserved is not what unknown guests hold": """
-        SELECT p.name, r.name AS class, i.reserved, h.n FROM placement.inventory i
-        JOIN placement.provider p ON p.id = i.provider_id JOIN placement.resource_class r ON r.id = i.resource_class_id
-        LEFT JOIN (
-            SELECT s.provider_uuid AS uuid, CASE s.ip_version WHEN 4 THEN 'IPV4_ADDRESS' ELSE 'CUSTOM_IPV6_ADDRESS' END
-                AS name, count(*) AS n
-            FROM network.port o JOIN network.address a ON a.port_id = o.id JOIN network.subnet s ON s.id = a.subnet_id
-            WHERE o.device_owner = 'roost:held' AND o.nic_tag IS NOT NULL AND a.in_pool GROUP BY 1, 2
-        ) h ON h.uuid = p.uuid AND h.name = r.name
-        WHERE p.uuid IN (SELECT provider_uuid FROM network.subnet) AND i.reserved <> coalesce(h.n, 0)""",
     "a claim of a host is not that of a server on it": """
         WITH claimed AS (
             SELECT a.consumer_uuid AS id, coalesce(h.name, 'elsewhere') AS host, r.name AS class, sum(a.used) AS used
@@ -222,7 +211,8 @@ CREATE TRIGGER audit BEFORE UPDATE ON placement.inventory FOR EACH ROW EXECUTE F
 async def list_problems(connection: Connection, *, settled: bool) -> list[str]:
     """What does not hold, in words with the rows; settled: nothing is at work, so nothing may be half done."""
     rows = await connection.fetch(_union({**ALWAYS, **SETTLED} if settled else ALWAYS))
-    return [f"{row['what']}: {row['it']}" for row in rows] + await list_uncovered(connection)
+    problems = [f"{row['what']}: {row['it']}" for row in rows] + await list_uncovered(connection)
+    return problems + await list_miscounted(connection) if settled else problems
 
 
 def _union(queries: Mapping[str, str]) -> str:
@@ -254,6 +244,42 @@ async def list_uncovered(connection: Connection) -> list[str]:
         for subnet in pools.keys() | free.keys() | held.keys()
         if pools.get(subnet, 0) != free.get(subnet, 0) + held.get(subnet, 0)
     ]
+
+
+COUNTED = """
+    WITH counted AS (
+        SELECT s.*, CASE s.ip_version WHEN 4 THEN 'IPV4_ADDRESS' ELSE 'CUSTOM_IPV6_ADDRESS' END AS class,
+            coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
+            AND (s.service_types = '{}' OR 'compute:nova' = ANY (s.service_types)) AS counts
+        FROM network.subnet s
+    ), held AS (
+        SELECT s.provider_uuid AS uuid, s.class,
+            count(*) FILTER (WHERE a.claimed AND NOT (a.in_pool AND s.counts)) AS outside,
+            count(*) FILTER (WHERE NOT a.claimed AND a.in_pool AND s.counts AND (s.cell IS NULL OR EXISTS (
+                SELECT FROM network.port o
+                WHERE o.id = a.port_id AND o.device_owner = 'roost:held' AND o.nic_tag IS NOT NULL))) AS inside
+        FROM counted s JOIN network.address a ON a.subnet_id = s.id GROUP BY 1, 2
+    )
+    SELECT p.name, r.name AS class, i.total, i.reserved, coalesce(held.outside, 0) AS outside,
+        coalesce(held.inside, 0) AS inside,
+        ARRAY(SELECT host(l.first_address) || ' ' || host(l.last_address) FROM counted s
+            JOIN network.pool l ON l.subnet_id = s.id
+            WHERE s.provider_uuid = p.uuid AND s.class = r.name AND s.counts) AS pools
+    FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
+    JOIN placement.resource_class r ON r.id = i.resource_class_id
+    LEFT JOIN held ON held.uuid = p.uuid AND held.class = r.name
+    WHERE p.uuid IN (SELECT provider_uuid FROM network.subnet)"""
+
+
+async def list_miscounted(connection: Connection) -> list[str]:
+    """Inventories of addresses that are not what the pools and the addresses held make them."""
+    problems = []
+    for row in await connection.fetch(COUNTED):
+        ends = [[parse(text) for text in pool.split()] for pool in row["pools"]]
+        total = min(sum(last - first + 1 for first, last in ends) + row["outside"], 2**31 - 1)
+        if (row["total"], row["reserved"]) != (total, row["inside"]):
+            problems.append(f"an inventory is not what the pools make it: {dict(row)}")
+    return problems
 
 
 async def assert_books_agree(database: Database, *, settled: bool = True) -> None:

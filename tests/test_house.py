@@ -32,7 +32,7 @@ ROOMS = {
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
     "seams": ("seams",),
-    "placement": ("placement", "seams.placement", "seams.neutron", "seams.service_types"),
+    "placement": ("placement", "seams.placement", "seams.neutron", "seams.service_types", "seams.addresses"),
     "network": ("network", "seams"),
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),

@@ -32,7 +32,7 @@ from roost.network.errors import SubnetInUse
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import PortRequest
 from roost.network.rules.drift import PORT_UNREACHED
-from roost.network.service import networks, ports, subnet_changes, subnets
+from roost.network.service import networks, ports, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.database import Database
@@ -367,7 +367,7 @@ async def test_a_busy_cloud_audits_clean(books: Books) -> None:
             # the address that is held all the while is in the pool, and is not
             pools = SubnetChanges(pools=((f"10.3.0.{2 + cabled % 2}", "10.3.0.14"),))
             with suppress(SubnetInUse):
-                await subnet_changes.update_subnet(world.networks, subnet.id, pools)
+                await subnets.update_subnet(world.networks, subnet.id, pools)
 
     async def reconcile() -> None:
         while not stopping.is_set():

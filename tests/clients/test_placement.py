@@ -273,6 +273,26 @@ async def a_reshape_changes_inventories_and_claims_in_one_step(placement: Audite
     assert await placement.list_usages([SEGMENT]) == {SEGMENT: {IPV6_ADDRESS: (9, 2)}}
 
 
+async def a_provider_shrinks_only_to_what_is_in_use_of_it(placement: AuditedPlacement) -> None:
+    await placement.claim([group(claim_of(PORT, of="PORT", **{SEGMENT: {IPV4_ADDRESS: 2}}))])
+    before = await placement.get_providers([SEGMENT, OTHER])
+
+    def left(*totals: int) -> list[ProviderState]:
+        pairs = zip((SEGMENT, NOWHERE), totals, strict=False)
+        return [
+            ProviderState(uuid=uuid, name=before[SEGMENT].name, inventories={IPV4_ADDRESS: Inventory(total)})
+            for uuid, total in pairs
+        ]
+
+    gone = ProviderState(uuid=SEGMENT, name=before[SEGMENT].name, inventories={})
+    for unfit in (left(1), [gone]):
+        assert await placement.fit_providers(unfit) == [SEGMENT]
+    assert await placement.get_providers([SEGMENT, OTHER]) == before
+    assert await placement.fit_providers(left(2, 0)) == []
+    assert await placement.list_usages([SEGMENT, NOWHERE]) == {SEGMENT: {IPV4_ADDRESS: (2, 2)}}
+    assert (await placement.get_providers([SEGMENT]))[SEGMENT].traits == before[SEGMENT].traits
+
+
 async def managed_placement_aggregates_alone_change(placement: AuditedPlacement) -> None:
     mine, others = uuid(401), uuid(402)
     await placement.ensure_providers(
@@ -376,6 +396,7 @@ CASES: tuple[Callable[[AuditedPlacement], Awaitable[None]], ...] = (
     providers_become_as_they_are_said_to_be,
     what_a_provider_cannot_be_is_an_error,
     a_reshape_changes_inventories_and_claims_in_one_step,
+    a_provider_shrinks_only_to_what_is_in_use_of_it,
     managed_placement_aggregates_alone_change,
     a_search_gives_hosts_with_what_they_share,
     a_search_that_finds_nothing_says_why,
@@ -559,7 +580,7 @@ async def test_a_claim_that_is_cancelled_is_over_when_the_cancelling_is() -> Non
 async def test_a_conflict_of_generations_has_the_claim_made_again() -> None:
     conflict = problem(409, "changed", "placement.concurrent_update")
     inventories = says(200, {"inventories": {"VCPU": {"total": 4}}, "resource_provider_generation": 1})
-    script = (conflict, says(200, EMPTY), inventories, says(200, {"usages": {"VCPU": 0}}), says(204))
+    script = (conflict, says(200, EMPTY), inventories, says(200, {"resource_provider_generation": 1, "usages": {"VCPU": 0}}), says(204))
     async with scripted(*script) as (placement, asked):
         assert await placement.claim([ONE]) == [Claimed({WEB: 1})]
     assert [method for method, *_ in asked] == ["POST", "GET", "GET", "GET", "POST"]

@@ -61,7 +61,7 @@ class Cloud:
         wanted = Subnet(
             id="", network_id=network.id, segment_id=segment.id if segment else None, description="",
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,
-            enable_dhcp=True, deleting=False, revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
+            enable_dhcp=True, revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
             **{"name": "", **more},
         )  # fmt: skip
         return await subnets.create_subnet(self.networks, wanted)

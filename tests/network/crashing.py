@@ -13,7 +13,7 @@ from roost.clients.local_placement import LocalPlacement
 from roost.network.errors import SubnetInUse
 from roost.network.model.networks import Network, SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
-from roost.network.service import Networks, networks, ports, subnet_changes, subnets
+from roost.network.service import Networks, networks, ports, subnets
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -53,7 +53,7 @@ async def change_pools(cloud: Cloud, network: Network) -> None:
             assert await cloud.claim([made.id], network.id)
         pools = ((f"10.0.0.{first}", f"10.0.0.{last}"),)
         try:
-            await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools))
+            await subnets.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools))
         except SubnetInUse:
             assert first == 9
     await cloud.client.release_ports([server], restore=True)

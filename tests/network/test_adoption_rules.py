@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.network.cloud import NEVER
 
-from roost.network.model.networks import ProviderSource, SubnetKind
+from roost.network.model.networks import Holdings, ProviderSource, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, Port
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
 from roost.seams.placement import ConsumerClaim
@@ -15,9 +15,7 @@ SERVER = "11111111-1111-1111-1111-111111111111"
 CLAIM = ConsumerClaim(
     consumer_uuid=SERVER, generation=None, consumer_type="INSTANCE", project_id="p", user_id="u", allocations={}
 )
-SUBNET = SubnetKind(
-    id="s", network_id="n", segment_id="g", name="", ip_version=4, cidr="10.0.0.0/29", enable_dhcp=True, deleting=False
-)
+SUBNET = SubnetKind(id="s", network_id="n", segment_id="g", name="", ip_version=4, cidr="10.0.0.0/29", enable_dhcp=True)
 SUBNETS = {"s": SUBNET, "f": SubnetKind(**{**{n: getattr(SUBNET, n) for n in SUBNET.__struct_fields__}, "cell": "c"})}
 
 
@@ -93,11 +91,11 @@ def test_what_counts_is_claimed_by_the_port_or_on_a_flat_network_by_its_server(
     plan = plan_adoption(adoption(), [hidden], SUBNETS, flat_networks)
     assert claims_of(plan, ["g"] if flat_networks else []) == (flat, by_port)
     assert [item.nic_tag for item in plan.adopted] == (["0"] if flat_networks else [None])
-    source = ProviderSource(
-        provider_uuid="g", routed=True, physical_network=None, subnets=(), reserved={hidden_id(hidden): 2}
-    )
+    holdings = {hidden_id(hidden): Holdings(unclaimed_inside=2)}
+    source = ProviderSource(provider_uuid="g", routed=True, physical_network=None, subnets=(), holdings=holdings)
     expected = 1 if hidden.addresses[0].in_pool else 2
-    assert without_reserved(source, plan.adopted).reserved == {hidden_id(hidden): expected}
+    left = without_reserved(source, plan.adopted).holdings
+    assert left == {hidden_id(hidden): Holdings(unclaimed_inside=expected)}
 
 
 def hidden_id(item: Port) -> str:

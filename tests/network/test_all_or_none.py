@@ -128,7 +128,7 @@ def subnet(network: Network, cidr: str) -> Subnet:
     plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
     return Subnet(
         id="", network_id=network.id, segment_id=None, name="", description="", project_id=PROJECT, ip_version=4,
-        cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, deleting=False, revision=1, created_at=NEVER,
+        cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, revision=1, created_at=NEVER,
         updated_at=NEVER, pools=plan.pools,
     )  # fmt: skip
 

@@ -1,7 +1,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
@@ -24,7 +23,7 @@ def a_network(number: int = 1) -> Network:
 def a_subnet(cidr: str, *pools: AddressRange, number: int = 1, network: int = 1, ip_version: int = 4) -> Subnet:
     return Subnet(
         id=f"{number:032x}", network_id=f"{network:032x}", segment_id=None, name="", description="", project_id=PROJECT,
-        ip_version=ip_version, cidr=cidr, gateway_ip=None, enable_dhcp=True, deleting=False, revision=1,
+        ip_version=ip_version, cidr=cidr, gateway_ip=None, enable_dhcp=True, revision=1,
         created_at=NEVER, updated_at=NEVER, pools=pools,
     )  # fmt: skip
 
@@ -57,11 +56,6 @@ def test_a_network_is_the_sum_of_the_subnets_that_are_asked_for() -> None:
     assert (both.counts.total, bare.counts, bare.subnets) == (10 + 2**64, Counts(), ())
     (four,) = availabilities([a_network(1), a_network(2)], subnets, {}, ip_versions=(4,))
     assert (four.counts.total, [item.subnet.ip_version for item in four.subnets]) == (10, [4])
-
-
-def test_a_subnet_on_its_way_out_is_none() -> None:
-    subnet = msgspec.structs.replace(a_subnet("10.0.0.0/24"), deleting=True)
-    assert availabilities([a_network()], [subnet], {})[0].subnets == ()
 
 
 async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_such(cloud: Cloud) -> None:

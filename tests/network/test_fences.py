@@ -12,10 +12,8 @@ from tests.next_call import after, instead
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import port_bindings
-from roost.network.service import assignments, ports, publications, releases, subnets
+from roost.network.service import assignments, ports, releases, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
-from roost.network.store import publications as publication_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.errors import TransactionVictim
 from roost.seams.network import BindRefused, EnsuredPorts, Nic, PortBind, PortsRefused
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
@@ -335,29 +333,4 @@ async def test_a_subnet_whose_delete_somebody_else_has_taken_back_is_not_said_to
     with pytest.raises(SubnetInUse):
         await subnets.delete_subnet(cloud.networks, subnet.id)
     assert await subnets.get_subnet(cloud.networks, subnet.id)
-    await assert_sound(cloud)
-
-
-async def test_a_subnet_whose_delete_was_taken_back_and_begun_anew_is_looked_at_anew(cloud: Cloud) -> None:
-    """It was capacity for a while, and a build has claimed: that nothing was claimed before says nothing."""
-    network, (rack1,) = await cloud.routed("10.1.0.0/29")
-    (port,) = await cloud.ensure(cloud.server(Nic(tag="0", network_id=network.id)))
-    (subnet,) = await subnets.list_subnets(cloud.networks)
-
-    async def mark(*, deleting: bool) -> None:
-        async with cloud.networks.database.transaction() as tx:
-            await subnet_rows.mark_subnet(tx, subnet.id, deleting=deleting)
-            await publication_rows.want(tx, [rack1.id])
-
-    async def begun_anew() -> None:
-        await mark(deleting=False)
-        await publications.publish(cloud.networks, [rack1.id])
-        assert await cloud.claim([port.id], rack1.id)
-        await mark(deleting=True)
-
-    after(cloud.networks.placement, "list_usages", begun_anew)
-    with pytest.raises(SubnetInUse):
-        await subnets.delete_subnet(cloud.networks, subnet.id)
-    assert await subnets.get_subnet(cloud.networks, subnet.id)
-    assert await cloud.used(rack1.id) == (5, 1)
     await assert_sound(cloud)

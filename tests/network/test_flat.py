@@ -40,7 +40,7 @@ PLAIN = msgspec.structs.replace(FLAT, id="plain", flat=False)
 def pool(name: str, cell: str | None, first: str = "10.0.0.2", last: str = "10.0.0.6", **more: Any) -> Subnet:
     fields: dict[str, Any] = {
         "id": name, "network_id": "flat", "segment_id": None, "name": "", "description": "", "project_id": PROJECT,
-        "ip_version": 4, "cidr": "10.0.0.0/29", "gateway_ip": "10.0.0.1", "enable_dhcp": True, "deleting": False,
+        "ip_version": 4, "cidr": "10.0.0.0/29", "gateway_ip": "10.0.0.1", "enable_dhcp": True,
         "revision": 1, "created_at": NEVER, "updated_at": NEVER, "cell": cell,
         "pools": (AddressRange(addressing.parse(first), addressing.parse(last)),),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, NetworkMTUSubnetConflict
 from roost.network.model.networks import NetworkChanges, SubnetChanges
-from roost.network.service import networks, subnet_changes, subnets
+from roost.network.service import networks, subnets
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
@@ -104,7 +104,7 @@ async def test_dhcp_stays_where_ipv6_modes_need_it(cloud: Cloud) -> None:
     modes = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
     subnet = await cloud.subnet(network, "2001:db8::/64", **modes)
     with pytest.raises(InvalidInput, match="ipv6_ra_mode cannot be set when enable_dhcp is set to false"):
-        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(enable_dhcp=False))
+        await subnets.update_subnet(cloud.networks, subnet.id, SubnetChanges(enable_dhcp=False))
     assert await subnets.list_subnets(cloud.networks) == [subnet]
 
 

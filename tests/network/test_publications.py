@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_all_or_none import cancel_everywhere
-from tests.next_call import after, before, instead
+from tests.next_call import before, instead
 
 from roost.network.service import networks
-from roost.network.service.publications import publish_due
-from roost.network.store import publications, subnet_changes, subnets
+from roost.network.service.capacity import publish_due
+from roost.network.store import publications, subnets
 from roost.platform.errors import DatabaseUnavailable
 
 
@@ -134,21 +133,3 @@ async def test_a_publisher_that_is_cancelled_while_the_database_is_away_is_cance
     cancelled = asyncio.create_task(publish_due(cloud.networks, [provider]))
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()
-
-
-async def test_a_publisher_that_waits_for_the_database_has_its_whole_lease_all_the_same(
-    cloud: Cloud, provider: str
-) -> None:
-    """It runs from when it is taken: who has waited as long as that before would never publish anything."""
-    cloud.networks.settings = msgspec.structs.replace(cloud.networks.settings, publish_lease_s=1.0)
-    after(subnet_changes, "count_moving", lambda: asyncio.sleep(1.2))
-    seen: list[bool] = []
-
-    async def look() -> None:
-        async with cloud.networks.database.transaction() as tx:
-            seen.append(await tx.fetchval("SELECT lease_until > now() FROM network.publication"))
-
-    while_telling(cloud, look)
-    await publish_due(cloud.networks, [provider])
-    assert seen == [True]
-    assert not await is_due(cloud, provider)

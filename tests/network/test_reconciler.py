@@ -4,7 +4,6 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network.model.networks import PLAIN_NAME
 from roost.network.model.ports import PortFilter, PortRequest
-from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import publications
@@ -89,20 +88,8 @@ async def test_releases_and_publications_that_were_cut_off_are_finished(cloud: C
     await assert_sound(cloud)
 
 
-async def test_the_delete_of_a_subnet_that_was_cut_off_is_finished(cloud: Cloud) -> None:
-    network = await cloud.plain("10.0.0.0/28")
-    (subnet,) = await subnets.list_subnets(cloud.networks)
-    async with cloud.networks.database.transaction() as tx:
-        await subnet_rows.mark_subnet(tx, subnet.id, deleting=True)
-        await publications.want(tx, [network.id])
-    assert await subnets.list_subnets(cloud.networks) == []
-    await reconcile_once(cloud.networks)
-    assert await cloud.networks.placement.list_usages([network.id]) == {}
-    assert (await network_service.list_networks(cloud.networks))[0].subnet_ids == ()
-
-
 async def test_a_provider_that_the_ledger_refuses_keeps_no_other_from_it(cloud: Cloud) -> None:
-    """Somebody else's provider has the name of one; the subnets of another two are to go."""
+    """Somebody else's provider has the name of one; another two have no subnet any more."""
     refused, told, *going = sorted([await cloud.plain("10.0.0.0/28") for _ in range(4)], key=lambda item: item.id)
     assert await cloud.networks.placement.delete_providers([refused.id, told.id]) == []
     name = PLAIN_NAME.format(refused.id)
@@ -110,8 +97,7 @@ async def test_a_provider_that_the_ledger_refuses_keeps_no_other_from_it(cloud: 
     await cloud.networks.placement.ensure_providers([other])
     async with cloud.networks.database.transaction() as tx:
         by_network = {subnet.network_id: subnet.id for subnet in await subnet_rows.list_subnets(tx)}
-        for network in going:
-            await subnet_rows.mark_subnet(tx, by_network[network.id], deleting=True)
+        await subnet_rows.delete_subnets(tx, [by_network[network.id] for network in going])
         await publications.want(tx, [network.id for network in (refused, told, *going)])
     await reconcile_once(cloud.networks)
     assert await cloud.used(told.id) == (13, 0)

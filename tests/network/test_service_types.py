@@ -17,7 +17,7 @@ from roost.network.errors import (
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import PortChanges
 from roost.network.rules.requests import claimed_demands
-from roost.network.service import ports, subnet_changes, subnets
+from roost.network.service import ports, subnets
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -85,11 +85,11 @@ async def test_a_network_for_others_alone_has_nothing_for_a_server(cloud: Cloud)
     await assert_books_agree(cloud.networks.database)
 
 
-def test_a_bind_takes_from_subnets_of_a_type_first_and_from_those_on_their_way_out_last() -> None:
-    plain, typed, leaving = (a_subnet(f"10.{number}.0.0/24", number=number) for number in (1, 2, 3))
+def test_a_bind_takes_from_subnets_of_a_type_first() -> None:
+    plain, typed = (a_subnet(f"10.{number}.0.0/24", number=number) for number in (1, 2))
     typed = replace(typed, service_types=("compute:nova",))
-    (demand,) = claimed_demands("port", [IPV4_ADDRESS], [replace(leaving, deleting=True), plain, typed])
-    assert demand.subnet_ids == (typed.id, plain.id, leaving.id)
+    (demand,) = claimed_demands("port", [IPV4_ADDRESS], [plain, typed])
+    assert demand.subnet_ids == (typed.id, plain.id)
 
 
 async def test_a_server_is_never_bound_to_an_address_of_anothers_subnet(cloud: Cloud) -> None:
@@ -136,7 +136,7 @@ async def test_a_subnet_that_is_routed_to_needs_no_segment(cloud: Cloud) -> None
     with pytest.raises(HostNotConnectedToAnySegment):
         await create(cloud, network, host="nowhere")
     with pytest.raises(SubnetsNotAllAssociatedWithSegments):
-        await subnet_changes.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
+        await subnets.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
     server = cloud.server(Nic(tag="0", network_id=network.id))
     (port,) = await cloud.ensure(server)
     assert await cloud.claim([port.id], rack1.id)
@@ -161,5 +161,5 @@ async def test_a_subnet_that_is_routed_to_stays_so_where_the_others_would_have_t
     await cloud.segment(network, "rack2")
     routed_to = await cloud.subnet(network, "10.9.0.0/29", service_types=("network:routed",))
     with pytest.raises(SubnetsNotAllAssociatedWithSegments):
-        await subnet_changes.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
+        await subnets.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
     assert await subnets.list_subnets(cloud.networks) == [routed_to]

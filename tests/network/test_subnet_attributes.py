@@ -4,7 +4,6 @@ import ipaddress
 import itertools
 from typing import Any
 
-import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
@@ -21,7 +20,7 @@ def subnet(number: int, segment_id: str | None, *routes: HostRoute, gateway: boo
     return Subnet(
         id=str(number), network_id="n", segment_id=segment_id, name="", description="", project_id=PROJECT,
         ip_version=version, cidr=wanted, gateway_ip=f"gateway{number}" if gateway else None, enable_dhcp=True,
-        deleting=False, host_routes=routes, revision=1, created_at=NEVER, updated_at=NEVER,
+        host_routes=routes, revision=1, created_at=NEVER, updated_at=NEVER,
     )  # fmt: skip
 
 
@@ -36,8 +35,6 @@ def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> N
     assert subnet_attributes.shown_routes(six, everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, "a", gateway=False), everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, None), [subnet(1, None), subnet(2, None)]) == ()
-    leaving = msgspec.structs.replace(two, deleting=True)
-    assert subnet_attributes.shown_routes(one, [one, leaving]) == ()
 
 
 def test_the_owners_routes_come_first_and_one_that_leads_there_already_is_enough() -> None:

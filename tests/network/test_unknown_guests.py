@@ -17,13 +17,12 @@ from roost.network.errors import (
     PortNotFound,
     SubnetInUse,
 )
-from roost.network.model.networks import AddressRange, Host, Network, SubnetChanges
-from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Holding, Port, PortFilter, PortRequest
+from roost.network.model.networks import Host, Network, SubnetChanges
+from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Port, PortFilter, PortRequest
 from roost.network.model.unknown_guests import Place
-from roost.network.rules import inventory
-from roost.network.rules.subnet_changes import begin_change, end_change
+from roost.network.rules import capacity
 from roost.network.rules.unknown_guests import after_hold, canonical, is_held, list_pairs, plan_host
-from roost.network.service import audit, ports, subnet_changes, subnets
+from roost.network.service import audit, ports, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.store import addresses, publications
 from roost.network.store import subnets as subnet_rows
@@ -119,17 +118,6 @@ def test_a_host_that_nobody_declared_reaches_nothing() -> None:
 def test_what_is_no_address_is_left_out() -> None:
     assert list_pairs([guest("10.0.0.2", "2001:DB8::1", "nonsense")]) == [(None, "10.0.0.2"), (None, "2001:db8::1")]
     assert [canonical(text) for text in ("2001:DB8::1", "nonsense")] == ["2001:db8::1", "nonsense"]
-
-
-@pytest.mark.parametrize("of_unknown_guest", [True, False])
-def test_no_change_of_pools_claims_what_an_unknown_guest_holds(of_unknown_guest: bool) -> None:
-    address = 2**24
-    pools = [AddressRange(address, address)]
-    outside = Holding(address, False, False, of_unknown_guest)
-    (begun,) = begin_change([], pools, free=[], held=[outside], counts=True).held
-    assert begun == Holding(address, True, not of_unknown_guest, of_unknown_guest)
-    ended = end_change(pools, free=[], held=[Holding(address, True, False, of_unknown_guest)], counts=True)
-    assert ended.held == (() if of_unknown_guest else (Holding(address, True, True),))
 
 
 def test_refusals_say_how_many_addresses_are_held() -> None:
@@ -459,7 +447,7 @@ async def test_pools_that_grow_and_shrink_around_a_held_address_claim_nothing_fo
         ((("10.0.0.4", "10.0.0.10"),), (7, 1)),
         ((("10.0.0.9", "10.0.0.10"),), (2, 0)),
     ):
-        await subnet_changes.update_subnet(cloud.networks, subnet_id, SubnetChanges(pools=pools))
+        await subnets.update_subnet(cloud.networks, subnet_id, SubnetChanges(pools=pools))
         total, held = expected
         assert await reserved(cloud, network.id) == {IPV4_ADDRESS: held}
         assert await cloud.used(network.id) == (total - held, 0)
@@ -473,7 +461,7 @@ async def test_what_is_published_while_a_pool_is_held_whole_leaves_nothing(cloud
     async with cloud.networks.database.transaction() as tx:
         (source,) = await subnet_rows.list_sources(tx, [rack.id])
         assert await publications.list_due(tx, [rack.id]) == set()
-    assert inventory.reserved(source)[IPV4_ADDRESS] == inventory.totals(source.subnets)[IPV4_ADDRESS] == 1
+    assert capacity.count_addresses(source) == {IPV4_ADDRESS: (1, 1)}
     (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
     (planned,) = plan_host([guest("10.1.0.2")], Host("h1", frozenset()), {"10.1.0.2": [place("10.1.0.2")]}).ports
     assert not is_held(port, set(planned.listed), planned)

@@ -14,6 +14,7 @@ from roost.placement.rules.shapes import (
     decide_interim_shape,
     decide_parent,
     decide_shape,
+    fits,
     interim_inventories,
     no_change,
 )
@@ -79,6 +80,22 @@ def test_only_what_differs_is_written(fields: Mapping[str, object], changes: Map
 def test_an_inventory_in_use_may_shrink_and_not_go(named: dict, managed: frozenset[str] | None, in_use: set) -> None:
     _, found = decide_shape(replace(STATE, inventories=named, managed_classes=managed), ROW)
     assert found == in_use
+
+
+@pytest.mark.parametrize(
+    ("inventories", "fit"),
+    [
+        ({"VCPU": Inventory(total=3), "DISK_GB": EIGHT}, True),
+        ({"VCPU": Inventory(total=3)}, True),
+        ({"VCPU": Inventory(total=2), "DISK_GB": EIGHT}, False),
+        ({"VCPU": Inventory(total=4, reserved=2), "DISK_GB": EIGHT}, False),
+        ({"VCPU": Inventory(total=2, allocation_ratio=1.5)}, True),
+        ({"DISK_GB": EIGHT}, False),
+        ({}, False),
+    ],
+)
+def test_what_is_in_use_fits_within_the_capacity(inventories: Mapping[str, Inventory], fit: bool) -> None:
+    assert fits(ROW.used, inventories) is fit
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])

@@ -15,6 +15,7 @@ class LocalPlacement(Local[Ledger]):
     get_consumers = method(claims.get_consumers)
     list_usages = method(claims.list_usages)
     ensure_providers = method(claims.ensure_providers)
+    fit_providers = method(claims.fit_providers)
     reshape = method(reshape.reshape_states)
     delete_providers = method(claims.delete_providers)
     get_providers = method(audit.get_providers)

@@ -5,7 +5,13 @@ import asyncio
 from roost.clients.local import Local, method
 from roost.clients.placement_claims import claim, release
 from roost.clients.placement_http import AccessLog, PlacementClosed, PlacementHttp, PlacementUnavailable
-from roost.clients.placement_providers import delete_providers, ensure_providers, reshape, set_placement_aggregates
+from roost.clients.placement_providers import (
+    delete_providers,
+    ensure_providers,
+    fit_providers,
+    reshape,
+    set_placement_aggregates,
+)
 from roost.clients.placement_reads import (
     Elsewhere,
     get_consumers,
@@ -31,6 +37,7 @@ class RemotePlacement(Local[Elsewhere]):
     release = method(release)
     list_usages = method(list_usages)
     ensure_providers = method(ensure_providers)
+    fit_providers = method(fit_providers)
     reshape = method(reshape)
     delete_providers = method(delete_providers)
     get_providers = method(get_providers)

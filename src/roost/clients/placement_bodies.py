@@ -52,6 +52,7 @@ class Inventories(Struct):
 class Usages(Struct):
     """Answer to GET /resource_providers/{uuid}/usages."""
 
+    resource_provider_generation: int
     usages: dict[str, int]
 
 

@@ -16,6 +16,7 @@ from roost.clients.placement_bodies import (
     Inventories,
     TraitList,
     Traits,
+    Usages,
     allocation_body,
 )
 from roost.clients.placement_claims import claim_together, generations_after, settle_claims, why_refused
@@ -34,6 +35,7 @@ from roost.placement.errors import (
     ResourceClassNotFound,
     TraitNotFound,
 )
+from roost.placement.rules.shapes import fits
 from roost.seams.placement import Claimed, ConsumerClaim, Inventory, ProviderState, Refused, Rule, Shortfall
 
 WRITE_ROUNDS_MAX = 8
@@ -162,13 +164,18 @@ async def _ensure_inventories(elsewhere: Elsewhere, state: ProviderState, invent
         raise _Changed
     managed = state.managed_classes
     kept = {} if managed is None else {name: item for name, item in present.inventories.items() if name not in managed}
-    inventories_wanted = kept | dict(inventories)
-    if inventories_wanted == present.inventories:
+    await _put_inventories(elsewhere, state.uuid, present, kept | dict(inventories))
+
+
+async def _put_inventories(
+    elsewhere: Elsewhere, uuid: str, present: Inventories, inventories: Mapping[str, Inventory]
+) -> None:
+    if inventories == present.inventories:
         return
     answer = await elsewhere.http.ask(
         "PUT",
-        path,
-        {"resource_provider_generation": present.resource_provider_generation, "inventories": inventories_wanted},
+        f"/resource_providers/{uuid}/inventories",
+        {"resource_provider_generation": present.resource_provider_generation, "inventories": inventories},
     )
     if answer.code == INVENTORY_IN_USE:
         raise InventoryInUse
@@ -219,6 +226,34 @@ async def _ensure_aggregates(
     answer = await elsewhere.http.ask("PUT", path, body)
     if answer.status != 404:
         _check(answer)
+
+
+async def fit_providers(elsewhere: Elsewhere, states: Sequence[ProviderState]) -> list[str]:
+    """See ProviderClient.fit_providers: of several, one may be written before another turns out not to fit.
+
+    Cost: two reads for each provider, a write for each that is not as it should be.
+    """
+    states_by_uuid = {state.uuid: state for state in states}
+    unfit: list[str] = []
+
+    async def fit(uuid: str) -> None:
+        async def write() -> None:
+            path, inventories = f"/resource_providers/{uuid}", states_by_uuid[uuid].inventories or {}
+            present = await elsewhere.http.get(f"{path}/inventories", Inventories)
+            usages = await elsewhere.http.get(f"{path}/usages", Usages)
+            if present is None or usages is None:
+                return
+            if usages.resource_provider_generation != present.resource_provider_generation:
+                raise _Changed
+            if fits(usages.usages, inventories):
+                await _put_inventories(elsewhere, uuid, present, inventories)
+            else:
+                unfit.append(uuid)
+
+        await _until_unchanged(elsewhere, uuid, write)
+
+    await read_each(states_by_uuid, fit)
+    return unfit
 
 
 async def set_placement_aggregates(

@@ -393,6 +393,14 @@ class ProviderClient(Protocol):
         Remote: POST /resource_providers, then PUT /resource_providers/{uuid}/inventories, /traits and /aggregates.
         """
 
+    async def fit_providers(self, states: Sequence[ProviderState]) -> list[str]:
+        """Make providers as said if all that is in use fits; else leave all, and return those where it does not.
+
+        Decided and written with the generation that the uses were read at; one that does not exist is left out.
+
+        Remote: GET /resource_providers/{uuid}/inventories and /usages, then PUT /resource_providers/{uuid}/inventories.
+        """
+
     async def reshape(self, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
         """Make providers as said, with these claims: inventories and claims change in one step, or none of them does.
 

@@ -136,7 +136,6 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
         enable_dhcp=body.enable_dhcp,
-        deleting=False,
         dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), body.ip_version),
         host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
         ipv6_ra_mode=body.ipv6_ra_mode,

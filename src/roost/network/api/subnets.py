@@ -10,7 +10,7 @@ from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
 from roost.network.model.networks import Subnet
-from roost.network.service import Networks, subnet_changes
+from roost.network.service import Networks
 from roost.network.service import subnets as service
 from roost.platform.operations import Operations
 
@@ -36,7 +36,7 @@ def subnet_operations(context: Networks) -> Operations:
         return await service.create_subnets(context, wanted)
 
     async def update(subnet_id: str, body: bodies.SubnetUpdateBody, revision: int | None) -> Subnet:
-        return await subnet_changes.update_subnet(context, subnet_id, bodies.subnet_changes(body, revision))
+        return await service.update_subnet(context, subnet_id, bodies.subnet_changes(body, revision))
 
     return SUBNET.operations(
         context,

@@ -131,30 +131,8 @@ class HostRoute(Struct, frozen=True):
     nexthop: str
 
 
-class SubnetState(Struct, frozen=True, kw_only=True):
-    """What a client changes of a subnet. pools: both ends of each, as text."""
-
-    name: str
-    description: str
-    gateway_ip: str | None
-    enable_dhcp: bool
-    dns_nameservers: tuple[str, ...]
-    host_routes: tuple[HostRoute, ...]
-    service_types: tuple[str, ...]
-    segment_id: str | None
-    pools: tuple[tuple[str, str], ...]
-
-
-class SubnetChange(Struct, frozen=True, kw_only=True):
-    """A change of a subnet's capacity that the ledger is being told. back: it is being taken back, to `before`."""
-
-    id: str
-    before: SubnetState
-    back: bool = False
-
-
 class SubnetKind(Struct, frozen=True, kw_only=True):
-    """What of a subnet decides who gets which addresses of it. deleting: it gives none but those claimed before.
+    """What of a subnet decides who gets which addresses of it.
 
     service_types: the device owners that it is for; none: for all. See roost.network.rules.uses. cell: of a flat
     network, the cell whose pool it is.
@@ -167,7 +145,6 @@ class SubnetKind(Struct, frozen=True, kw_only=True):
     ip_version: int
     cidr: str
     enable_dhcp: bool
-    deleting: bool
     ipv6_ra_mode: str | None = None
     ipv6_address_mode: str | None = None
     service_types: tuple[str, ...] = ()
@@ -180,10 +157,7 @@ class SubnetKind(Struct, frozen=True, kw_only=True):
 
 
 class Subnet(SubnetKind, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order.
-
-    leaving: what the pools had before a change in progress and give only to who has a claim already.
-    """
+    """A subnet with its allocation pools, in order."""
 
     description: str
     project_id: str
@@ -195,8 +169,6 @@ class Subnet(SubnetKind, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     pools: tuple[AddressRange, ...] = ()
-    leaving: tuple[AddressRange, ...] = ()
-    change: SubnetChange | None = None
 
 
 class Host(Struct, frozen=True):
@@ -216,11 +188,18 @@ class Agent(Struct, frozen=True, kw_only=True):
     alive: bool
 
 
+class Holdings(Struct, frozen=True, kw_only=True):
+    """How many addresses of a subnet ports hold that are claimed, and how many of its pools that nobody claims."""
+
+    claimed_inside: int = 0
+    claimed_outside: int = 0
+    unclaimed_inside: int = 0
+
+
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    subnets: all of them. cell: of a flat network's. reserved: subnet id -> how many addresses of its pools unknown
-    guests hold.
+    subnets: all of them. cell: of a flat network's. holdings: subnet id -> what ports hold there, counted.
     """
 
     provider_uuid: str
@@ -228,7 +207,7 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
     physical_network: str | None
     subnets: tuple[Subnet, ...]
     cell: str | None = None
-    reserved: Mapping[str, int] = {}
+    holdings: Mapping[str, Holdings] = {}
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):

@@ -219,15 +219,6 @@ class Reserved(Struct, frozen=True):
     origin: PortOrigin
 
 
-class Holding(Struct, frozen=True):
-    """An address that a port holds, as the books have it. of_unknown_guest: nobody claims it, in pools or not."""
-
-    address: int
-    in_pool: bool
-    claimed: bool
-    of_unknown_guest: bool = False
-
-
 class StrayAddress(Struct, frozen=True):
     """An address whose port or subnet does not exist."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from roost.network.model.networks import ProviderSource, SubnetKind
 from roost.network.model.ports import Port
 from roost.network.model.unknown_guests import AdoptedPort, AdoptionPlan
-from roost.network.rules import inventory
+from roost.network.rules import capacity
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.unknown_guests import canonical
 from roost.seams.placement import IPV4_ADDRESS, add_allocations
@@ -57,7 +57,7 @@ def plan_adoption(
                     replace(
                         item,
                         port_id=nic.port_id,
-                        claimed=item.in_pool and inventory.claimed_by_ports(subnets_by_id[item.subnet_id]),
+                        claimed=item.in_pool and capacity.claimed_by_ports(subnets_by_id[item.subnet_id]),
                     )
                     for item in port.addresses
                 ),
@@ -85,12 +85,13 @@ def claims_of(
 
 def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:
     """Return the provider as it is once these ports hold their addresses as any do."""
-    counts = dict(source.reserved)
+    holdings = dict(source.holdings)
     for port in adopted:
         for item in port.addresses:
-            if item.in_pool and counts.get(item.subnet_id):
-                counts[item.subnet_id] -= 1
-    return replace(source, reserved=counts)
+            held = holdings.get(item.subnet_id)
+            if item.in_pool and held is not None and held.unclaimed_inside:
+                holdings[item.subnet_id] = replace(held, unclaimed_inside=held.unclaimed_inside - 1)
+    return replace(source, holdings=holdings)
 
 
 def _refused(nic: AdoptedNic, why: str) -> AdoptionPlan:

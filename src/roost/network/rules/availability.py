@@ -67,12 +67,12 @@ def availabilities(
 ) -> list[NetworkAvailability]:
     """The networks, in order, with their subnets, by id. held: by subnet id; one that is left out holds nothing.
 
-    A subnet on its way out is none. A network without subnets has nought of everything; asked by IP version, it is not
+    A network without subnets has nought of everything; asked by IP version, it is not
     there.
     """
     by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
     for subnet in sorted(subnets, key=lambda item: item.id):
-        if not subnet.deleting and (not ip_versions or subnet.ip_version in ip_versions):
+        if not ip_versions or subnet.ip_version in ip_versions:
             counts = _counts(subnet, held.get(subnet.id, Held()))
             by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
     return [

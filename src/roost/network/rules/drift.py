@@ -6,11 +6,11 @@ All from what was read under the lock, or at a moment when nobody was at work; w
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from roost.network.model.networks import AddressRange, ProviderSource, Subnet
-from roost.network.model.ports import BuildPort, FreeChange, Holding, Port
-from roost.network.rules import addressing, inventory, segments, uses
+from roost.network.model.networks import AddressRange, ProviderSource
+from roost.network.model.ports import BuildPort, FreeChange, Port
+from roost.network.rules import addressing, segments
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 from roost.platform.drift import Drift, Kind, RepairedBy
@@ -29,7 +29,7 @@ NAMES_SHOWN = 5
 # fmt: off
 ADDRESS_STRAY = Kind("address-stray", "an address is of a port or subnet that does not exist", "unassigned")
 ADDRESS_WRONG = Kind("address-wrong",
-    "an address is not marked as what its subnet's pools make it: of them, and capacity", "marked anew")
+    "an address is not marked as what its subnet's pools make it: of them, or claimed", "marked anew")
 FREE_WRONG = Kind("free-wrong", "the free ranges of a subnet are not its pools without the addresses held",
     "computed anew")
 PROVIDER_WRONG = Kind("provider-wrong",
@@ -93,24 +93,13 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
     return kind.drift(port_id, says, name=port.name if port else "")
 
 
-def marked(item: Holding, subnet: Subnet) -> Holding:
-    """Return the address as it has to be marked in a subnet that is not being changed.
-
-    Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which.
-    """
-    pooled = holds(subnet.pools, item.address)
-    in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
-    claimed = in_pool and inventory.claimed_by_ports(subnet) and not item.of_unknown_guest
-    return replace(item, in_pool=in_pool, claimed=claimed)
+def judge_marks(address: str, *, marks: tuple[bool, bool], marks_wanted: tuple[bool, bool], name: str) -> Drift:
+    """Return the drift of an address that has not the marks that it should. marks: in a pool, claimed by its port."""
+    return ADDRESS_WRONG.drift(address, f"is {_show_marks(*marks)}, should be {_show_marks(*marks_wanted)}", name=name)
 
 
-def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:
-    """Return the drift of an address that is not marked as of its pool, or as counted by its port's claim."""
-    wanted = marked(item, subnet)
-    if item == wanted:
-        return None
-    says = f"is {_show_marks(item)}, should be {_show_marks(wanted)}"
-    return ADDRESS_WRONG.drift(addressing.show(item.address), says, name=subnet.name or subnet.id)
+def _show_marks(in_pool: bool, claimed: bool) -> str:
+    return f"{'in' if in_pool else 'outside'} the pools and {'claimed' if claimed else 'not claimed'}"
 
 
 def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
@@ -191,10 +180,6 @@ def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str]
         return None
     said = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
     return AGGREGATE_WRONG.drift(uuid, "; ".join(said), name=name)
-
-
-def _show_marks(item: Holding) -> str:
-    return f"{'in' if item.in_pool else 'outside'} the pools and {'claimed' if item.claimed else 'not claimed'}"
 
 
 def _totals(state: ProviderState) -> str:

@@ -16,7 +16,7 @@ from roost.seams import network as seam
 from roost.seams.placement import IPV4_ADDRESS, Allocations
 
 Pools = Mapping[str, Sequence[Subnet]]
-"""The pools of flat networks, by the network's id; those on their way out last."""
+"""The pools of flat networks, by the network's id."""
 
 
 def refuse_network(network: Network) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from roost.network.model.networks import Host, Network, SubnetKind
 from roost.network.model.ports import Address, Given, NewPort, Parting, Port, PortOrigin, Reserved
-from roost.network.rules import inventory, quotas, segments, uses
+from roost.network.rules import capacity, quotas, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
 from roost.platform.quotas import QuotaUsage
@@ -199,7 +199,7 @@ def needs_automatic(bind: seam.PortBind, port: Port) -> bool:
 def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableSubnets]) -> Assignment | None:
     """The segment that the host reaches, best one where nothing has to be claimed, with most such addresses."""
     found = [
-        (not inventory.classes(behind.subnets), len(given), Assignment(port.id, uuid, (), tuple(given)))
+        (not capacity.classes(behind.subnets), len(given), Assignment(port.id, uuid, (), tuple(given)))
         for uuid, behind in providers.items()
         if any(subnet.network_id == port.network_id for subnet in behind.subnets)
         and segments.reaches(host, behind.physical_network)

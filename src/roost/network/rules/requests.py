@@ -22,7 +22,7 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Host, Network, Subnet, SubnetKind
 from roost.network.model.ports import Address, FixedIpRequest, Port
-from roost.network.rules import addressing, inventory, segments, uses
+from roost.network.rules import addressing, capacity, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.network.settings import FIXED_IPS_MAX
 from roost.seams.placement import IPV6_ADDRESS, Allocations
@@ -165,14 +165,14 @@ def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
 def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
     """The ways to give a port one address of each IP version out of these subnets of one provider, the best first.
 
-    Subnets with service types come first, and those on their way out last. Capacity and what is none do not mix in one
+    Subnets with service types come first. Capacity and what is none do not mix in one
     demand: whether it is claimed is settled before it is known which subnet has one.
     """
     choices: list[list[Demand]] = []
     for version in (4, 6):
         usable = _best_first(s for s in subnets if s.ip_version == version and not uses.is_automatic(s))
         ids_by_counting = {
-            counted: tuple(subnet.id for subnet in usable if inventory.counts(subnet) is counted)
+            counted: tuple(subnet.id for subnet in usable if capacity.counts(subnet) is counted)
             for counted in (False, True)
         }
         demands = [
@@ -184,7 +184,7 @@ def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Dema
 
 
 def _best_first(subnets: Iterable[SubnetKind]) -> list[SubnetKind]:
-    return sorted(subnets, key=lambda subnet: (subnet.deleting, not subnet.service_types))
+    return sorted(subnets, key=lambda subnet: not subnet.service_types)
 
 
 def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Demand, ...]:
@@ -196,7 +196,7 @@ def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Dema
 
     def is_as_planned(subnet_id: str, demand: Demand) -> bool:
         subnet = by_id.get(subnet_id)
-        return subnet is not None and (not demand.in_pool or inventory.counts(subnet) is demand.claimed)
+        return subnet is not None and (not demand.in_pool or capacity.counts(subnet) is demand.claimed)
 
     found = [
         replace(demand, subnet_ids=tuple(s for s in demand.subnet_ids if is_as_planned(s, demand)))
@@ -214,13 +214,13 @@ def claimed_demands(
 
     fixed_ip: exactly that one, of the one subnet that a pool of a flat network is.
     """
-    counted = _best_first(subnet for subnet in subnets if inventory.counts(subnet))
+    counted = _best_first(subnet for subnet in subnets if capacity.counts(subnet))
     return [
         Demand(
             port_id,
             tuple(subnet.id for subnet in counted if uses.class_of(subnet.ip_version) == name),
             None if fixed_ip is None else addressing.parse(fixed_ip),
-            claimed=all(map(inventory.claimed_by_ports, counted)),
+            claimed=all(map(capacity.claimed_by_ports, counted)),
             ip_version=6 if name == IPV6_ADDRESS else 4,
         )
         for name in classes
@@ -321,7 +321,7 @@ def _resolve(
     port_id: str, state: NetworkState, device_owner: str, item: FixedIpRequest
 ) -> tuple[Subnet, Demand | None]:
     """The subnet that is meant, and what is wanted of it; nothing where an address follows from the MAC anyway."""
-    subnets = [subnet for subnet in state.subnets if not subnet.deleting]
+    subnets = list(state.subnets)
     if item.subnet_id is not None:
         subnets = [subnet for subnet in subnets if subnet.id == item.subnet_id]
         if not subnets:
@@ -356,6 +356,6 @@ def _resolve(
 
 
 def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
-    in_pool = address is None or addressing.contains((*subnet.pools, *subnet.leaving), address)
-    claimed = in_pool and inventory.counts(subnet)
+    in_pool = address is None or addressing.contains(subnet.pools, address)
+    claimed = in_pool and capacity.counts(subnet)
     return Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)

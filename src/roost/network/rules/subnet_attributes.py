@@ -98,7 +98,6 @@ def peer_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ..
         if other.network_id == subnet.network_id
         and other.segment_id != subnet.segment_id
         and other.ip_version == subnet.ip_version
-        and not other.deleting
     }
     return tuple(HostRoute(cidr, subnet.gateway_ip) for cidr in sorted(peers, key=block_range))
 

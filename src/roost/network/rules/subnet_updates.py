@@ -1,9 +1,7 @@
-"""Decides what becomes of a subnet that a client changes, and which of that the ledger must be told.
+"""Decides what becomes of a subnet that a client changes.
 
 Source: Neutron, update_subnet and the rules of its segments plugin.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -17,9 +15,8 @@ from roost.network.errors import (
     SubnetSegmentAssociationChangeNotAllowed,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import AddressRange, Network, Segment, Subnet, SubnetChanges, SubnetState
-from roost.network.rules import addressing, inventory, subnet_attributes, uses
-from roost.network.rules.ranges import subtract
+from roost.network.model.networks import AddressRange, Network, Segment, Subnet, SubnetChanges
+from roost.network.rules import addressing, capacity, subnet_attributes, uses
 
 
 class SubnetContext(Struct, frozen=True, kw_only=True):
@@ -36,7 +33,7 @@ class SubnetContext(Struct, frozen=True, kw_only=True):
 
 
 def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> Subnet:
-    """The subnet as it is to be.
+    """Return the subnet as it is to be.
 
     Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
     OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools,
@@ -83,64 +80,9 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
         )
     if after.enable_dhcp and not subnet.enable_dhcp:
         subnet_attributes.check_dhcp(subnet.cidr)
-    if after.cell is not None and changes_capacity(subnet, after):
+    if after.cell is not None and capacity.changes_capacity(subnet, after):
         raise InvalidInput(f"Subnet {subnet.id} is a pool of a flat network: make another one, or delete it.")
     return after
-
-
-def changes_capacity(before: Subnet, after: Subnet) -> bool:
-    """Whether the ledger must be told of it."""
-    return (before.pools, before.segment_id, inventory.counts(before)) != (
-        after.pools,
-        after.segment_id,
-        inventory.counts(after),
-    )
-
-
-def shrinks(before: Subnet, after: Subnet) -> bool:
-    """Whether there may be less for those who have a claim and no address yet."""
-    lost = subtract(before.pools, after.pools)
-    return inventory.counts(before) and (
-        bool(lost) or not inventory.counts(after) or before.segment_id != after.segment_id
-    )
-
-
-def state_of(subnet: Subnet) -> SubnetState:
-    """What of the subnet a client changes, to be put back."""
-    return SubnetState(
-        name=subnet.name,
-        description=subnet.description,
-        gateway_ip=subnet.gateway_ip,
-        enable_dhcp=subnet.enable_dhcp,
-        dns_nameservers=subnet.dns_nameservers,
-        host_routes=subnet.host_routes,
-        service_types=subnet.service_types,
-        segment_id=subnet.segment_id,
-        pools=tuple((addressing.show(pool.first), addressing.show(pool.last)) for pool in subnet.pools),
-    )
-
-
-def put_back(subnet: Subnet) -> Subnet:
-    """The subnet as it was before its change in progress."""
-    assert subnet.change is not None
-    state = subnet.change.before
-    return msgspec.structs.replace(
-        subnet,
-        name=state.name,
-        description=state.description,
-        gateway_ip=state.gateway_ip,
-        enable_dhcp=state.enable_dhcp,
-        dns_nameservers=state.dns_nameservers,
-        host_routes=state.host_routes,
-        service_types=state.service_types,
-        segment_id=state.segment_id,
-        pools=tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in state.pools),
-    )
-
-
-def taken_back(subnets: Iterable[Subnet]) -> list[Subnet]:
-    """The subnets as they are when all their changes in progress are taken back."""
-    return [subnet if subnet.change is None else put_back(subnet) for subnet in subnets]
 
 
 def _gateway(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:

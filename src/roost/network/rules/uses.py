@@ -64,7 +64,7 @@ def automatic(port: Port, subnets: Iterable[SubnetKind]) -> list[Given]:
     return [
         Given(port.id, subnet.id, eui64(subnet.cidr, port.mac_address), in_pool=False, claimed=False)
         for subnet in subnets
-        if is_automatic(subnet) and may_use(subnet, port.device_owner) and not subnet.deleting
+        if is_automatic(subnet) and may_use(subnet, port.device_owner)
     ]
 
 

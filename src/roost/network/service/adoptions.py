@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from roost.network.model.networks import ProviderSource
 from roost.network.model.ports import VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptionPlan
-from roost.network.rules import inventory
+from roost.network.rules import capacity
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
 from roost.network.service import Networks, unknown_guests
 from roost.network.service.notifications import telling
@@ -103,7 +103,7 @@ async def _claim(
         _with_generation(own, consumers),
         *(_with_generation(_port_claim(adoption, port_id, claim), consumers) for port_id, claim in by_port.items()),
     ]
-    states = [inventory.provider_state(without_reserved(source, plan.adopted)) for source in sources]
+    states = [capacity.provider_state(without_reserved(source, plan.adopted)) for source in sources]
     there = [state for state in states if state is not None]
     if there:
         answer = await networks.placement.reshape(there, group)

@@ -3,7 +3,7 @@
 If this process dies in between, the intent expires and the reconciler gives the claim back.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
@@ -13,7 +13,7 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Host, SubnetKind
 from roost.network.model.ports import FixedIpRequest, FreeChange, Given
-from roost.network.rules import addressing, requests, uses
+from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
@@ -179,12 +179,6 @@ async def refuse_other_pools(tx: Connection, placing: Placing) -> None:
             )
 
 
-async def lock_subnets(tx: Connection, subnet_ids: Set[str]) -> None:
-    """Nobody else hands out or takes back addresses of these subnets until the transaction ends."""
-    if subnet_ids:
-        await addresses.lock_subnets(tx, sorted(subnet_ids))
-
-
 async def assign_address(networks: Networks, port_id: str, address: str) -> None:
     """Claim and assign a named address for a port that has none; raises what plan_addresses, claim_any, assign do.
 
@@ -239,10 +233,18 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
 async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
     """Take these (subnet id, address) from their ports, which are locked; those in pools are free.
 
-    But what an unknown guest has is its hidden port's from then on.
+    What an unknown guest has is its hidden port's from then on. The ledger is to be told of what was claimed outside
+    the pools, or held inside them unclaimed; `releases` gives no claim back before.
     """
-    await addresses.lock_subnets(tx, sorted({subnet_id for subnet_id, _ in dropped}))
-    freed, providers = await addresses.give_up(tx, dropped)
+    locked = await addresses.lock_subnets(tx, {subnet_id for subnet_id, _ in dropped})
+    freed: dict[str, list[int]] = {}
+    providers: set[str] = set()
+    for item in await addresses.give_up(tx, dropped):
+        subnet = locked[item.subnet_id]
+        if item.address is None or item.claimed != (item.in_pool and capacity.claimed_by_ports(subnet)):
+            providers.add(subnet.provider_uuid)
+        if item.address is not None and item.in_pool:
+            freed.setdefault(item.subnet_id, []).append(item.address)
     if providers:
         await publication_rows.want(tx, sorted(providers))
     neighbours = await addresses.list_neighbours(tx, freed)

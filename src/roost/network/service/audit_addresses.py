@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from roost.network.model.ports import FreeChange, Holding, StrayAddress
+from roost.network.model.ports import FreeChange, StrayAddress
 from roost.network.rules import drift as rules
-from roost.network.rules.inventory import claimed_by_ports
-from roost.network.service import Networks, assignments, releases
-from roost.network.store import addresses, claims, ports, subnet_changes
+from roost.network.service import Networks, assignments, capacity, releases
+from roost.network.store import addresses, claims, ports
 from roost.network.store import audit as store
+from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, keys_of, stored_pages
 from roost.platform.database import Connection
@@ -63,45 +63,39 @@ STRAYS = Check(
 
 
 async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    """Yield each subnet with an address that is not marked as its pools are, but for subnets that are being changed."""
+    """Yield each subnet with an address that is not marked as its pools are."""
     async with networks.database.transaction(snapshot=True) as tx:
-        quiet = [subnet for subnet in await subnet_rows.list_subnets(tx) if subnet.change is None]
-        suspects = await store.list_mismarked(tx, {subnet.id: claimed_by_ports(subnet) for subnet in quiet})
-    for subnet_id in suspects:
+        mismarked = await subnet_rows.list_mismarked(tx)
+    for subnet_id in sorted({item.subnet_id for item in mismarked}):
         yield [subnet_id]
 
 
-MarkFindings = Sequence[Finding[str, tuple[Holding, str | None]]]
-"""By subnet: how an address should be marked, and the port whose claim counts it no more, if any."""
-
-
-async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings:
-    await addresses.lock_subnets(tx, subnet_ids)
-    findings = []
-    for subnet in await subnet_rows.list_subnets(tx, subnet_ids):
-        holdings = await subnet_changes.list_holdings(tx, subnet.id) if subnet.change is None else {}
-        for item, port_id in holdings.items():
-            if drift := rules.judge_marks(item, subnet):
-                wanted = rules.marked(item, subnet)
-                unclaimed = port_id if item.claimed and not wanted.claimed else None
-                findings.append(Finding(drift, subnet.id, (wanted, unclaimed)))
+async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, None]]:
+    subnets = await addresses.lock_subnets(tx, subnet_ids)
+    findings: list[Finding[str, None]] = []
+    for item in await subnet_rows.list_mismarked(tx, subnet_ids):
+        drift = rules.judge_marks(
+            item.address,
+            marks=(item.in_pool, item.claimed),
+            marks_wanted=(item.in_pool_wanted, item.claimed_wanted),
+            name=subnets[item.subnet_id].name or item.subnet_id,
+        )
+        findings.append(Finding(drift, item.subnet_id, None))
     return findings
 
 
-async def _mark_anew(tx: Connection, findings: MarkFindings) -> list[str]:
-    for subnet_id in sorted({finding.item for finding in findings}):
-        marks = [finding.fact[0] for finding in findings if finding.item == subnet_id]
-        await subnet_changes.set_holdings(tx, subnet_id, marks)
-    await claims.insert_releases(tx, _unclaimed(findings))
+async def _mark_anew(tx: Connection, findings: Sequence[Finding[str, None]]) -> list[str]:
+    """What a claim counts too much then, the audit of claims gives back."""
+    subnets = await addresses.lock_subnets(tx, {finding.item for finding in findings})
+    await subnet_rows.mark_anew(tx, list(subnets))
+    await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in subnets.values()}))
     return keys_of(findings)
 
 
-async def _release_marked(networks: Networks, findings: MarkFindings) -> None:
-    await releases.work_off_now(networks, _unclaimed(findings))
-
-
-def _unclaimed(findings: MarkFindings) -> list[str]:
-    return sorted({finding.fact[1] for finding in findings if finding.fact[1] is not None})
+async def _publish_marked(networks: Networks, findings: Sequence[Finding[str, None]]) -> None:
+    async with networks.database.connection() as connection:
+        subnets = await subnet_rows.list_subnets(connection, sorted({finding.item for finding in findings}))
+    await capacity.publish(networks, sorted({subnet.provider_uuid for subnet in subnets}))
 
 
 MARKS = Check(
@@ -109,7 +103,7 @@ MARKS = Check(
     hold=_begin,
     look=_find_marks,
     repairs={rules.ADDRESS_WRONG: _mark_anew},
-    after=_release_marked,
+    after=_publish_marked,
 )
 
 

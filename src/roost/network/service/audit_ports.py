@@ -18,7 +18,7 @@ from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks, builds, ports
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
-from roost.network.store import claims, subnet_changes
+from roost.network.store import claims
 from roost.network.store import ports as port_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.database import Connection
@@ -202,9 +202,9 @@ async def _find_claims(locked: _Locked, suspects: Sequence[ClaimSuspect]) -> Cla
 
 
 async def _list_busy(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """Return ports whose claim is being made or given back, or whose subnet is being changed under them."""
+    """Return ports whose claim is being made or given back."""
     releasing, claiming = await claims.list_busy(tx, port_ids)
-    return releasing | claiming | set(await subnet_changes.list_moving(tx, port_ids))
+    return releasing | claiming
 
 
 async def _claim_locked(locked: _Locked, findings: ClaimFindings) -> list[str]:

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from roost.network.errors import PublicationPending
 from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ProviderSource
+from roost.network.rules import capacity, segments
 from roost.network.rules import drift as rules
-from roost.network.rules import inventory, segments
-from roost.network.service import Networks, publications
+from roost.network.service import Networks
+from roost.network.service import capacity as service
 from roost.network.store import audit as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
@@ -53,7 +54,7 @@ async def _find_providers(networks: Networks, uuids: Sequence[str]) -> list[Prov
     findings = []
     for uuid in uuids:
         source, (wanted, due) = sources.get(uuid), said.get(uuid, (0, False))
-        state = inventory.provider_state(source) if source else None
+        state = capacity.provider_state(source) if source else None
         drift = rules.judge_provider(uuid, state, there.get(uuid), sourced=source is not None)
         if drift is not None and not due:
             findings.append(Finding(drift, uuid, (source, wanted)))
@@ -69,7 +70,7 @@ async def _publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str
     async with networks.database.transaction() as tx:
         await publication_rows.want(tx, provider_uuids)
     try:
-        stayed = await publications.publish(networks, provider_uuids)
+        stayed = await service.publish(networks, provider_uuids)
     except (PublicationPending, Conflict):
         return set()
     return set(provider_uuids) - stayed

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from roost.network.model.networks import Network, Segment, Subnet
-from roost.network.rules import exhaustions, inventory, uses
+from roost.network.rules import capacity, exhaustions, uses
 from roost.network.rules.addressing import count
 from roost.network.rules.exhaustions import Room
 from roost.network.service import Networks
@@ -38,7 +38,7 @@ async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> s
         return GONE
     network, segments, subnets, held = read
     left: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
-    for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if inventory.counts(s)]):
+    for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if capacity.counts(s)]):
         of_provider, name = left[subnet.provider_uuid], uses.class_of(subnet.ip_version)
         before = of_provider.get(name, (0, 0))
         of_provider[name] = before[0] + free, before[1] + total

@@ -21,9 +21,7 @@ async def check_nics(
         if not known:
             return {}, {}
         pools: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
-        for pool in sorted(
-            await subnet_rows.list_subnets(connection, network_ids=known), key=lambda pool: pool.deleting
-        ):
+        for pool in await subnet_rows.list_subnets(connection, network_ids=known):
             pools[pool.network_id].append(pool)
         named = [(n.network_id, n.fixed_ip) for server in servers for n in server.nics if n.network_id and n.fixed_ip]
         taken = await store.list_holders(connection, [pair for pair in named if pair[0] in pools])

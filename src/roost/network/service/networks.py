@@ -15,10 +15,11 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model.networks import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
-from roost.network.rules import flat, links, subnet_updates, uses
+from roost.network.rules import flat, links, uses
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, publications, quotas, releases
-from roost.network.service.subnets import lock_network
+from roost.network.service import Networks, capacity, quotas
+from roost.network.service.capacity import Taken
+from roost.network.service.subnets import lock_network, take
 from roost.network.store import addresses, ports
 from roost.network.store import networks as store
 from roost.network.store import publications as publication_rows
@@ -107,7 +108,6 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
     async with networks.database.transaction() as tx:
         found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
         subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))
-        subnets += subnet_updates.taken_back(subnets)  # a change in progress may yet be
         plain = {one.network_id for one in subnets if one.segment_id is None and not uses.needs_no_segment(one)}
         for segment in made:
             network = found.get(segment.network_id)
@@ -142,18 +142,19 @@ async def delete_network(networks: Networks, network_id: str, *, revision: int |
     """
     async with networks.database.transaction() as tx:
         _, providers = await _lock_unused(tx, network_id, revision)
-    await _refuse_claimed(networks, network_id, providers)
-    async with networks.database.transaction() as tx:
+
+    async def change(tx: Connection) -> Taken:
         network, providers = await _lock_unused(tx, network_id, revision)
         await subnet_rows.delete_subnets(tx, network.subnet_ids)
         await store.delete_segments(tx, network.segment_ids)
         await store.delete_network(tx, network_id)
-        await publication_rows.want(tx, providers)
-    stayed = await publications.publish(networks, providers)
-    if stayed:
-        # Of a port that was being made, and found no network: the reconciler returns what is not on its way back yet.
-        await releases.work_off_all(networks)
-        await publications.publish(networks, sorted(stayed))
+        return Taken(provider_uuids=providers)
+
+    in_use = (
+        f"Network {network_id} still has addresses in use: servers are being built or ports made with them; repeat the "
+        "request when they are done, or delete them."
+    )
+    await take(networks, providers, change, NetworkInUse(in_use))
 
 
 async def _lock_unused(tx: Connection, network_id: str, revision: int | None) -> tuple[Network, list[str]]:
@@ -175,22 +176,6 @@ async def _lock_unused(tx: Connection, network_id: str, revision: int | None) ->
     return network, [network_id, *(network.subnet_ids if network.flat else network.segment_ids)]
 
 
-async def _refuse_claimed(networks: Networks, network_id: str, providers: Sequence[str]) -> None:
-    """Raise NetworkInUse while there are claims that are not on their way back: builds may go on with them."""
-    if await _is_claimed(networks, providers):
-        await releases.work_off_all(networks)
-        if await _is_claimed(networks, providers):
-            raise NetworkInUse(
-                f"Network {network_id} still has addresses in use: servers are being built or ports made with them; "
-                "repeat the request when they are done, or delete them."
-            )
-
-
-async def _is_claimed(networks: Networks, providers: Sequence[str]) -> bool:
-    usages = await networks.placement.list_usages(providers)
-    return any(used for by_class in usages.values() for _, used in by_class.values())
-
-
 async def delete_segment(networks: Networks, segment_id: str, *, revision: int | None = None) -> None:
     """Delete a segment with its host aggregate.
 
@@ -204,7 +189,7 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
             raise SegmentInUse(f"Segment {segment_id} still has {len(on_it)} subnets: delete them first.")
         await store.delete_segments(tx, [segment_id])
         await publication_rows.want(tx, [segment_id])
-    await publications.publish(networks, [segment_id])
+    await capacity.publish(networks, [segment_id])
 
 
 async def _lock_segment(tx: Connection, segment_id: str) -> Segment:

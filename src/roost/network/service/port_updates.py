@@ -25,7 +25,7 @@ from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims, port_bindings, subnet_changes
+from roost.network.store import addresses, claims, port_bindings
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -110,8 +110,6 @@ async def _begin(
                 )
                 if not change.needs_claim:
                     locked = await _lock_subnets(tx, port, change, change.placings)
-                    change = await _claim_anew(tx, change)
-                if not change.needs_claim:
                     return port, change, await _write(networks, tx, port, change, change.placings, locked)
                 await assignments.refuse_taken(tx, change.placings)
                 tickets.append(await assignments.open_intent(networks, tx, port_id))
@@ -159,8 +157,7 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change, tick
     async with networks.database.transaction() as tx:
         found = await port_rows.lock_ports(tx, [port.id])
         now = found.get(port.id)
-        # A subnet's change settles which addresses count without a revision; the claim was made with them.
-        if now is None or (now.revision, now.addresses) != (port.revision, port.addresses):
+        if now is None or now.revision != port.revision:
             raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
         await assignments.close_intent(tx, port.id, ticket)
         locked = await _lock_subnets(tx, port, change, [placing])
@@ -180,16 +177,6 @@ async def _lock_subnets(
     providers = {item.provider_uuid for item in port.addresses}
     providers.update(placing.provider_uuid for placing in placings)
     return await addresses.lock_provider_subnets(tx, sorted(providers))
-
-
-async def _claim_anew(tx: Connection, change: _Change) -> _Change:
-    """The change, with a claim for what comes while a subnet of the port is changing; the subnets are locked.
-
-    What the port holds there the ledger may count no more, or not yet: nothing can take its place unclaimed.
-    """
-    if change.placings and await subnet_changes.list_moving(tx, [change.port.id]):
-        return msgspec.structs.replace(change, needs_claim=True, trims=True)
-    return change
 
 
 async def _write(

@@ -3,7 +3,7 @@
 It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
 """
 
-from collections.abc import Set
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,16 +15,12 @@ from roost.network.service import (
     Networks,
     audit_ports,
     automatic,
+    capacity,
     notices,
-    publications,
     releases,
-    subnet_changes,
-    subnets,
 )
 from roost.network.store import claims, ports
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnet_changes as change_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check
 from roost.platform.drift import Repairs
 from roost.platform.errors import Conflict
@@ -35,55 +31,42 @@ log = structlog.get_logger()
 
 
 class Reconciled(Struct, frozen=True):
-    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications."""
+    """What one pass did: ports whose claim was given back, and ports of servers that are gone."""
 
     released: int = 0
     abandoned: int = 0
     parted: int = 0
-    subnets: int = 0
 
 
 async def reconcile_once(context: Networks) -> Reconciled:
     """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
-    # First: a publisher that moves the claims of ports waits for whoever is about to claim for one of them.
     abandoned = await _expire_intents(context)
-    try:
+    with suppress(PublicationPending, TimeoutError):
         await _publish(context)
-        finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
-    except (PublicationPending, TimeoutError):
-        finished = 0
     parted = await _count_repaired(audit_ports.SERVER_PORTS, context)
     abandoned += await _count_repaired(audit_ports.LARGE_CLAIMS, context)
     released = await releases.work_off_all(context)
     await automatic.finish(context)
     while await notices.tell(context):
         pass
-    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished)
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done
 
 
 async def _publish(context: Networks) -> None:
-    """All that is due: where a subnet is changing a port's client may have to be waited for, and nobody else waits."""
+    """Publish all that is due; a provider that the ledger refuses keeps none of the others from it."""
     async with context.database.connection() as connection:
         due = await publication_rows.list_due(connection)
-        changing = await subnet_rows.list_subnets(connection, await change_rows.list_changing(connection))
-    waiting = due & {subnet.provider_uuid for subnet in changing}
-    for provider_uuids in filter(None, (due - waiting, waiting)):
-        await _publish_all(context, provider_uuids)
-
-
-async def _publish_all(context: Networks, due: Set[str]) -> None:
-    """A provider that the ledger refuses keeps none of the others from it."""
     try:
-        await publications.publish_due(context, sorted(due))
+        await capacity.publish_due(context, sorted(due))
         return
     except Conflict:
         pass
     for provider_uuid in sorted(due):
         try:
-            await publications.publish_due(context, [provider_uuid])
+            await capacity.publish_due(context, [provider_uuid])
         except Conflict as refusal:
             log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
 

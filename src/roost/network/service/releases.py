@@ -1,17 +1,18 @@
 """Giving claims back to the ledger: always after the address is unassigned, whatever happens in between.
 
 A release row says: make the claim of this port equal to its claimed addresses. Of a port without any, all goes.
+The ledger is told the capacity before a claim goes: an address outside the pools counts only while it is claimed.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 
 import structlog
 
 from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
-from roost.network.service import Networks
-from roost.network.store import claims, ports
+from roost.network.service import Networks, capacity
+from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
 from roost.seams.placement import (
@@ -29,7 +30,22 @@ log = structlog.get_logger()
 
 
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
-    """Trim the claims that the release rows name: those of the ports, or the oldest of all. Returns how many ports.
+    """Trim the claims that the release rows name: those of the ports, or the oldest of all. Return how many ports.
+
+    Raises PublicationPending while the ledger cannot be told of their providers.
+    """
+    stayed: set[str] = set()
+    while True:
+        count, providers_due = await _work_off(networks, port_ids, stayed)
+        if not providers_due:
+            return count
+        stayed |= await capacity.publish(networks, providers_due)
+
+
+async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: Set[str]) -> tuple[int, list[str]]:
+    """Return how many ports, or the providers of which the ledger is to be told first; then nothing is done.
+
+    stayed: providers that are to go and have nothing to give, but are in use.
 
     The ledger is called while the rows and the ports are locked, against the rule for transactions: nobody reserves or
     claims for a port that has a release row, so a release that is under way can never hit a later claim of that port.
@@ -38,9 +54,12 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
     async with networks.releasing, networks.database.transaction() as tx:  # R8; a connection apart: R14
         rows = await claims.lock_releases(tx, port_ids, RELEASES_MAX)
         if not rows:
-            return 0
+            return 0, []
         named = sorted(set(rows.values()))
         consumers = await networks.placement.get_consumers(named)
+        providers = {uuid for consumer in consumers.values() for uuid in consumer.allocations}
+        if providers_due := await publications.list_due(tx, sorted(providers - stayed)):  # R38
+            return 0, sorted(providers_due)
         locked = await ports.lock_ports(tx, named)
         _, claiming = await claims.list_busy(tx, sorted(locked))
         # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
@@ -53,7 +72,7 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
         beaten = await _trim(networks, [(item, claim) for item in held if (claim := wanted[item.consumer_uuid])])
         crash_point("reconcile.after-release")
         await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in beaten])
-    return len(named) - len(beaten)
+    return len(named) - len(beaten), []
 
 
 def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:

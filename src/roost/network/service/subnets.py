@@ -1,8 +1,8 @@
-"""Subnets: made, shown, deleted; what changes capacity is published before the call returns."""
+"""Subnets: made, shown, changed, deleted; what changes capacity is so when the call returns."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -11,24 +11,26 @@ from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
     NetworkNotFound,
-    PublicationPending,
     SegmentNotFound,
     SubnetInUse,
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import Network, Segment, Subnet
-from roost.network.rules import addressing, flat, links, subnet_attributes, subnet_updates, uses
+from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges
+from roost.network.model.ports import PortFilter
+from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, subnet_updates, uses
+from roost.network.rules.capacity import changes_capacity, counts
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, automatic, notices, publications, quotas, releases
+from roost.network.rules.subnet_updates import SubnetContext
+from roost.network.service import Networks, automatic, capacity, notices, quotas, releases
+from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnet_changes as change_rows
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
-from roost.platform.errors import Conflict, RoostError
+from roost.platform.errors import RoostError
 
 SUBNETS_MAX = 1000
 ROUNDS_MAX = 20
@@ -39,13 +41,9 @@ log = structlog.get_logger()
 async def list_subnets(
     networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Subnet]:
-    """Return subnets, by id, each with its routes to its peers: those of the ids, of the networks; None is any.
-
-    Those on their way out are gone already.
-    """
+    """Return subnets, by id, each with its routes to its peers: those of the ids, of the networks; None is any."""
     async with networks.database.transaction(snapshot=True) as tx:
-        rows = await store.list_subnets(tx, ids, network_ids=network_ids)
-        found = [subnet for subnet in rows if not subnet.deleting]
+        found = await store.list_subnets(tx, ids, network_ids=network_ids)
         routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}
         for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
@@ -81,7 +79,7 @@ async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[S
         async with networks.database.transaction() as tx:
             await _insert(networks, tx, new)
             await publication_rows.want(tx, providers)
-        await publications.publish(networks, providers)
+        await capacity.publish(networks, providers)
         for made in new:
             if uses.is_automatic(made):
                 await automatic.spread(networks, made)
@@ -109,9 +107,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
         others = there[made.network_id]
         flat.refuse_subnet(known[made.network_id], made)
         links.refuse_small_mtu(known[made.network_id].mtu, [made])
-        # Whatever becomes of a change in progress: the association of a network's only subnet may be taken back.
-        for among in (others, subnet_updates.taken_back(others)):
-            _refuse_wrong_segment(known[made.network_id], made, among, segments)
+        _refuse_wrong_segment(known[made.network_id], made, others, segments)
         _refuse_overlap(made, others)
         others.append(made)
     await quotas.refuse_over(networks, tx, "subnet", Counter(made.project_id for made in new))
@@ -131,26 +127,105 @@ async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
             log.warning("a subnet whose request was cancelled stays", subnet=subnet.id, reason=str(error))
 
 
+async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChanges) -> Subnet:
+    """Change a subnet as a client; what it is capacity for is so when the call returns.
+
+    Raises SubnetNotFound, RevisionNumberConstraintFailed, what subnet_updates.decide_update raises, SubnetInUse when
+    builds have claims that would have no address, PublicationPending.
+    """
+    async with networks.database.transaction() as tx:
+        before, after = await _decide_update(tx, subnet_id, changes)
+        if not changes_capacity(before, after):
+            await store.update_subnet(tx, after)
+            await network_rows.revise_networks(tx, [after.network_id])
+
+    async def change(tx: Connection) -> Taken:
+        before, after = await _decide_update(tx, subnet_id, changes)
+        coming: dict[str, dict[str, int]] = {}
+        await store.update_subnet(tx, after)
+        await network_rows.revise_networks(tx, [after.network_id])
+        if after.pools != before.pools:
+            await store.set_pools(tx, after)
+            _, free = await addresses.set_free(tx, subnet_id, after.pools)
+            if counts(after):
+                gained = ranges.subtract(free, before.pools) if counts(before) else free
+                coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
+        moving = before.provider_uuid != after.provider_uuid and await store.list_port_ids(tx, [subnet_id])
+        ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(moving))) if moving else []
+        providers = sorted({before.provider_uuid, after.provider_uuid})
+        return Taken(provider_uuids=providers, coming=coming, moving=ports)
+
+    if changes_capacity(before, after):
+        in_use = (
+            f"Servers are being built with addresses of subnet {subnet_id}, or ports are being made: it keeps its "
+            "pools and segment; repeat the request when they are done, or delete them."
+        )
+        await take(networks, sorted({before.provider_uuid, after.provider_uuid}), change, SubnetInUse(in_use))
+    return await get_subnet(networks, subnet_id)
+
+
+async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
+    """Lock the subnet with its network; return it as it is, and as it is to be. Raises as update_subnet does."""
+    subnets_read = await store.list_subnets(tx, [subnet_id])
+    network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
+    subnet = await _lock_subnet(tx, subnet_id)
+    if network is None or subnet is None:
+        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=changes.revision)
+    named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
+    segments = await network_rows.list_segments(tx, named)
+    context = SubnetContext(
+        network=network,
+        peers=tuple(await store.list_subnets(tx, network_ids=[network.id])),
+        segment=segments[0] if segments else None,
+        gateway_port=await store.find_gateway_port(tx, subnet),
+    )
+    return subnet, subnet_updates.decide_update(subnet, changes, context)
+
+
+async def take(
+    networks: Networks,
+    provider_uuids: Sequence[str],
+    change: Callable[[Connection], Awaitable[Taken]],
+    refusal: RoostError,
+) -> None:
+    """See capacity.take; claims on their way back are no reason to refuse. Raises the refusal, not CapacityInUse."""
+    try:
+        await capacity.take(networks, provider_uuids, change)
+    except CapacityInUse:
+        await releases.work_off_all(networks)
+        try:
+            await capacity.take(networks, provider_uuids, change)
+        except CapacityInUse:
+            await capacity.publish(networks, provider_uuids)
+            raise refusal from None
+
+
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
-    """Delete a subnet: first it is capacity no more, then it goes. revision: the one it must have.
+    """Delete a subnet once the ledger agrees that it is capacity no more.
 
     One whose addresses follow from MACs is no capacity: it goes at once, and they with it. Raises SubnetNotFound,
     RevisionNumberConstraintFailed, SubnetInUse while ports (there: routers' interfaces) have addresses in it, or builds
     have claims on the last of a segment.
     """
     async with networks.database.transaction() as tx:
-        found = await store.list_subnets(tx, [subnet_id])
-    if any(map(uses.is_automatic, found)):
-        await _delete_automatic(networks, found[0], revision)
+        subnets_read = await store.list_subnets(tx, [subnet_id])
+    if any(map(uses.is_automatic, subnets_read)):
+        await _delete_automatic(networks, subnets_read[0], revision)
         return
-    async with networks.database.transaction() as tx:
+
+    async def change(tx: Connection) -> Taken:
+        await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
         subnet = await _lock_for_delete(tx, subnet_id, revision)
         if await addresses.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
-        await store.mark_subnet(tx, subnet_id, deleting=True)
-        await publication_rows.want(tx, [subnet.provider_uuid])
-    await finish_subnet(networks, subnet_id)
+        await store.delete_subnets(tx, [subnet_id])
+        await network_rows.revise_networks(tx, [subnet.network_id])
+        return Taken(provider_uuids=[subnet.provider_uuid])
+
+    in_use = f"Servers are being built with addresses of subnet {subnet_id}: delete them first."
+    await take(networks, [subnet.provider_uuid for subnet in subnets_read], change, SubnetInUse(in_use))
 
 
 async def _delete_automatic(networks: Networks, seen: Subnet, revision: int | None) -> None:
@@ -159,9 +234,9 @@ async def _delete_automatic(networks: Networks, seen: Subnet, revision: int | No
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             await network_rows.hold_networks(tx, [seen.network_id])
-            holders = await port_rows.lock_ports(tx, await change_rows.list_ports(tx, [subnet_id]))
+            holders = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
             subnet = await _lock_for_delete(tx, subnet_id, revision)
-            if not holders.keys() >= set(await change_rows.list_ports(tx, [subnet_id])):
+            if not holders.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
                 continue
             servers = await automatic.drop(tx, subnet, holders.values())
             await store.delete_subnets(tx, [subnet.id])
@@ -171,67 +246,7 @@ async def _delete_automatic(networks: Networks, seen: Subnet, revision: int | No
     else:
         raise SubnetInUse(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
     await notices.tell_now(networks, servers)
-    await publications.publish(networks, [subnet.provider_uuid])
-
-
-async def finish_subnet(networks: Networks, subnet_id: str) -> None:
-    """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
-    while True:
-        async with networks.database.transaction() as tx:
-            mark = await store.find_mark(tx, subnet_id)
-            found = await store.list_subnets(tx, [subnet_id])
-        if not found:
-            return
-        (subnet,) = found
-        claimed = await _is_claimed(networks, subnet)
-        if claimed:
-            # Claims on their way back are no reason to keep it.
-            await releases.work_off_all(networks)
-            async with networks.database.transaction() as tx:
-                await publication_rows.want(tx, [subnet.provider_uuid])
-            claimed = await _is_claimed(networks, subnet)
-        async with networks.database.transaction() as tx:
-            await network_rows.hold_networks(tx, [subnet.network_id])
-            marked = await _lock_subnet(tx, subnet_id)
-            if marked is None:
-                return
-            if marked.deleting and await store.find_mark(tx, subnet_id) != mark:
-                continue  # it was marked anew (R38)
-            # One that is not marked any more was in use when somebody else came to the end.
-            used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet_id)
-            if used:
-                await store.mark_subnet(tx, subnet_id, deleting=False)
-            else:
-                await store.delete_subnets(tx, [subnet_id])
-                await network_rows.revise_networks(tx, [subnet.network_id])
-            await publication_rows.want(tx, [subnet.provider_uuid])
-        break
-    await publications.publish(networks, [subnet.provider_uuid])
-    if used:
-        raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet_id}: delete them first.")
-
-
-async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
-    """Publish the subnet's providers; return whether more is claimed than is left without the subnet."""
-    refusing = await publications.publish(networks, [subnet.provider_uuid])
-    usages = await networks.placement.list_usages([subnet.provider_uuid])
-    return bool(refusing) or any(
-        in_use > capacity for capacity, in_use in usages.get(subnet.provider_uuid, {}).values()
-    )
-
-
-async def finish_subnets(networks: Networks) -> int:
-    """Carry all deletes of subnets that were cut off to their end; returns how many went."""
-    async with networks.database.connection() as connection:
-        ids = await store.list_subnets_deleting(connection)
-    done = 0
-    for subnet_id in ids:
-        try:
-            await finish_subnet(networks, subnet_id)
-            done += 1
-        except (Conflict, PublicationPending):
-            continue
-    return done
+    await capacity.publish(networks, [subnet.provider_uuid])
 
 
 async def lock_network(tx: Connection, network_id: str) -> Network:

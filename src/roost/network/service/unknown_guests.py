@@ -1,6 +1,6 @@
 """Hidden ports for guests that the records do not know, so that nobody is given their addresses.
 
-Compute says all that a host has; what is so already costs reads only. The inventories follow: `rules/inventory.py`.
+Compute says all that a host has; what is so already costs reads only. The inventories follow: `rules/capacity.py`.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -14,7 +14,7 @@ from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, assignments, publications
+from roost.network.service import Networks, assignments, capacity
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, ports, subnets
 from roost.network.store import networks as network_rows
@@ -185,7 +185,7 @@ async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None
     if not provider_uuids:
         return
     try:
-        await publications.publish_due(networks, provider_uuids)
+        await capacity.publish_due(networks, provider_uuids)
     except (RoostError, TimeoutError) as error:
         log.warning(
             "publishing held addresses failed; the reconciler retries", reason=str(error), providers=len(provider_uuids)

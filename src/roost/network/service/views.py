@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import PortFilter
-from roost.network.rules import inventory, segments, uses
+from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
@@ -142,7 +142,7 @@ def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:
             provider_uuid=pool.id,
             name=names[pool.id],
             placement_aggregate=segments.segment_aggregate_uuid(pool.id),
-            classes=tuple(inventory.totals([pool])),
+            classes=_classes([pool]),
             gives_addresses=_gives([pool]),
         )
         for pool in pools
@@ -154,7 +154,7 @@ def _segment(segment: Segment, subnets: Sequence[Subnet]) -> seam.Segment:
         provider_uuid=segment.id,
         name=segment.name or segment.id,
         placement_aggregate=segments.segment_aggregate_uuid(segment.id),
-        classes=tuple(inventory.totals(subnets)),
+        classes=_classes(subnets),
         gives_addresses=_gives(subnets),
     )
 
@@ -164,13 +164,18 @@ def _whole(network: Network, subnets: Sequence[Subnet]) -> seam.Segment:
         provider_uuid=network.id,
         name=network.name or network.id,
         placement_aggregate=segments.plain_aggregate(network.physical_network).uuid,
-        classes=tuple(inventory.totals(subnets)),
+        classes=_classes(subnets),
         gives_addresses=_gives(subnets),
     )
 
 
+def _classes(subnets: Sequence[Subnet]) -> tuple[str, ...]:
+    """Return the resource classes that have pools there."""
+    return capacity.classes(subnet for subnet in subnets if subnet.pools)
+
+
 def _gives(subnets: Sequence[Subnet]) -> bool:
     """Whether a server's port gets an address there."""
-    return bool(inventory.totals(subnets)) or any(
-        uses.is_automatic(subnet) and uses.is_for_servers(subnet) and not subnet.deleting for subnet in subnets
+    return bool(_classes(subnets)) or any(
+        uses.is_automatic(subnet) and uses.is_for_servers(subnet) for subnet in subnets
     )

@@ -4,11 +4,15 @@ But for whose build assigned an address: who settles that holds its port, and no
 that stay locks them first, by subnet and address.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
 
 from roost.network.model.networks import AddressRange, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
+from roost.network.rules.ranges import Ranges, subtract
 from roost.platform.database import Connection
 
 OF_UNKNOWN_GUEST = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
@@ -35,8 +39,8 @@ async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address
 
 LOCK_PROVIDER_SUBNETS = """
 -- network.lock_provider_subnets
-SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, deleting, ipv6_ra_mode, ipv6_address_mode,
-    service_types, cell
+SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, ipv6_ra_mode, ipv6_address_mode, service_types,
+    cell
 FROM network.subnet
 WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[])
 ORDER BY id FOR NO KEY UPDATE
@@ -49,20 +53,26 @@ async def lock_provider_subnets(
     """Lock all subnets of the providers, and of the networks. Provider UUID -> subnets, by id."""
     found: dict[str, tuple[SubnetKind, ...]] = {}
     for row in await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids, network_ids):
-        subnet = SubnetKind(**{**row, "service_types": tuple(row["service_types"])})
+        subnet = _kind(row)
         found[subnet.provider_uuid] = (*found.get(subnet.provider_uuid, ()), subnet)
     return found
 
 
+def _kind(row: Any) -> SubnetKind:
+    return SubnetKind(**{**row, "service_types": tuple(row["service_types"])})
+
+
 LOCK_SUBNETS = """
 -- network.lock_subnets
-SELECT id FROM network.subnet WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, ipv6_ra_mode, ipv6_address_mode, service_types,
+    cell
+FROM network.subnet WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 
 
-async def lock_subnets(tx: Connection, ids: Sequence[str]) -> set[str]:
-    """Lock subnets; returns those that exist."""
-    return {row["id"] for row in await tx.fetch(LOCK_SUBNETS, ids)}
+async def lock_subnets(tx: Connection, ids: Collection[str]) -> dict[str, SubnetKind]:
+    """Lock subnets; return those that exist, by id."""
+    return {row["id"]: _kind(row) for row in await tx.fetch(LOCK_SUBNETS, sorted(ids))}
 
 
 LIST_FREE = """
@@ -105,6 +115,26 @@ async def list_free(
         [addressing.show(starts[subnet_id]) if subnet_id in starts else None for subnet_id in wanted],
     )  # fmt: skip
     return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
+
+
+LIST_HELD_AND_FREE = """
+-- network.list_held_and_free
+SELECT address AS first_address, NULL AS last_address FROM network.address WHERE subnet_id = $1
+UNION ALL SELECT first_address, last_address FROM network.free_range WHERE subnet_id = $1
+"""
+
+
+async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> tuple[list[int], Ranges]:
+    """Make what is free of a locked subnet its pools without what is held.
+
+    Return the addresses that ports hold, and what is free.
+    """
+    rows = await tx.fetch(LIST_HELD_AND_FREE, subnet_id)
+    held = [addressing.parse(row["first_address"]) for row in rows if row["last_address"] is None]
+    before = _by_subnet([(subnet_id, *row) for row in rows if row["last_address"] is not None])
+    after = subtract(pools, [AddressRange(address, address) for address in held])
+    await change_free(tx, addressing.difference({subnet_id: before.get(subnet_id, [])}, {subnet_id: after}))
+    return held, after
 
 
 LIST_NEIGHBOURS = """
@@ -196,29 +226,36 @@ WITH dropped AS (
     WHERE {OF_UNKNOWN_GUEST} ORDER BY l.subnet_id, l.address, l.port_id
 ), handed AS (
     UPDATE network.address a SET port_id = heir.port_id, claimed = false, assigned_for = NULL
-    FROM heir WHERE a.subnet_id = heir.subnet_id AND a.address = heir.address RETURNING a.subnet_id
+    FROM heir WHERE a.subnet_id = heir.subnet_id AND a.address = heir.address
+    RETURNING a.subnet_id, a.in_pool, a.claimed
 ), deleted AS (
     DELETE FROM network.address a USING dropped d
     WHERE a.subnet_id = d.subnet_id AND a.address = d.address
         AND NOT EXISTS (SELECT FROM heir WHERE heir.subnet_id = a.subnet_id AND heir.address = a.address)
-    RETURNING a.subnet_id, a.address, a.in_pool
+    RETURNING a.subnet_id, a.address, a.in_pool, a.claimed
 )
-SELECT subnet_id, address, in_pool, NULL AS provider_uuid FROM deleted
-UNION ALL SELECT s.id, NULL, false, s.provider_uuid FROM handed JOIN network.subnet s ON s.id = handed.subnet_id
+SELECT subnet_id, address, in_pool, claimed FROM deleted
+UNION ALL SELECT subnet_id, NULL, in_pool, claimed FROM handed
 """  # noqa: S608 - a constant of this file
 
 
-async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> tuple[dict[str, list[int]], set[str]]:
-    """Have the hidden ports of unknown guests these (subnet id, address), as far as guests have them, else nobody.
+class GivenUp(Struct, frozen=True):
+    """An address that a port has no more. address: None where the hidden port of an unknown guest has it now."""
 
-    Return subnet id -> those in its pools that nobody has, and the providers of which more is reserved.
-    """
+    subnet_id: str
+    address: int | None
+    in_pool: bool
+    claimed: bool
+
+
+async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[GivenUp]:
+    """Have the hidden ports of unknown guests these (subnet id, address), as far as guests have them, else nobody."""
     rows = await tx.fetch(GIVE_UP, [item[0] for item in dropped], [item[1] for item in dropped])
-    freed: dict[str, list[int]] = {}
-    for row in rows:
-        if row["in_pool"]:
-            freed.setdefault(row["subnet_id"], []).append(addressing.parse(row["address"]))
-    return freed, {row["provider_uuid"] for row in rows if row["provider_uuid"] is not None}
+    return [
+        GivenUp(row["subnet_id"], address and addressing.parse(address), row["in_pool"], row["claimed"])
+        for row in rows
+        for address in [row["address"]]
+    ]
 
 
 LIST_WITH_ROOM = """
@@ -254,7 +291,7 @@ WHERE EXISTS (SELECT FROM network.pool p
 
 
 async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Those of the (subnet id, address) that are in pools, leaving ones too."""
+    """Return those of the (subnet id, address) that are in pools."""
     rows = await tx.fetch(LIST_POOLED, [n[0] for n in named], [addressing.show(n[1]) for n in named])
     return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
 

@@ -1,6 +1,6 @@
 """SQL of the network's audit: pages of what is looked at, and what no foreign key keeps whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +9,6 @@ from roost.network.model.networks import AddressRange
 from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
-from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -107,31 +106,6 @@ async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
     OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
 
-LIST_MISMARKED = f"""
--- network.audit_marks
-SELECT DISTINCT a.subnet_id
-FROM unnest($1::uuid[], $2::boolean[]) AS w (subnet_id, counts)
-JOIN network.subnet s ON s.id = w.subnet_id
-JOIN network.address a ON a.subnet_id = s.id
-CROSS JOIN LATERAL (SELECT EXISTS (
-    SELECT FROM network.pool p
-    WHERE p.subnet_id = s.id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
-) AS pooled) l
-WHERE a.claimed <> (l.pooled AND w.counts
-        AND a.port_id NOT IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST}))
-    OR a.in_pool <> (l.pooled AND (a.in_pool OR NOT {AUTOMATIC}))
-ORDER BY a.subnet_id
-"""  # noqa: S608 - constants of the store
-
-
-async def list_mismarked(tx: Connection, counting: Mapping[str, bool]) -> list[str]:
-    """Those of the subnets with an address that is not marked as its pools are. Costs a look at every address.
-
-    counting: subnet id -> whether its pools are capacity.
-    """
-    rows = await tx.fetch(LIST_MISMARKED, list(counting), list(counting.values()))
-    return [row["subnet_id"] for row in rows]
-
 
 class FreeRow(Struct, frozen=True, kw_only=True):
     """A subnet's pools and free ranges, and how many addresses are held in its pools and are in a free range."""
@@ -147,9 +121,9 @@ class FreeRow(Struct, frozen=True, kw_only=True):
 LIST_FREE = f"""
 -- network.audit_free_ranges
 SELECT s.id, s.name,
-    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id AND NOT leaving ORDER BY 1)
+    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1)
         AS pool_firsts,
-    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id AND NOT leaving ORDER BY first_address)
+    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address)
         AS pool_lasts,
     ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
     ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
@@ -160,14 +134,13 @@ SELECT s.id, s.name,
     ) below WHERE a.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC}) AND below.last_address >= a.address
     ) AS overlapping
 FROM network.subnet s
-WHERE s.change IS NULL
-    AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
+WHERE ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
 ORDER BY s.id LIMIT $2
 """  # noqa: S608 - a constant of this file
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
-    """A page of subnets that are not just being changed, by id; or the one named."""
+    """Return a page of subnets, by id; or the one named."""
     return [
         FreeRow(
             subnet_id=row["id"],

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from roost.network.model.networks import Held
 from roost.platform.database import Connection
 
-# Nearly all addresses are known to be in a pool, which it is not losing; the pools are looked at for the others only.
+# Nearly all addresses are known to be in a pool; the pools are looked at for the others only.
 COUNT_HELD = """
 -- network.count_held
-SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE (a.in_pool AND s.change IS NULL) OR EXISTS (
+SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
     SELECT FROM network.pool p
-    WHERE p.subnet_id = a.subnet_id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
+    WHERE p.subnet_id = a.subnet_id AND a.address BETWEEN p.first_address AND p.last_address
     )) AS in_pools
-FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+FROM network.address a
 WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
 """
 

@@ -187,7 +187,7 @@ _PORTS_OF = "o.id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE {}))
 
 _SHARED = "EXISTS (SELECT FROM network.network n WHERE n.id = o.network_id AND n.shared = ANY($values::boolean[]))"
 _WITH_SUBNET = """EXISTS (SELECT FROM network.subnet s
-    WHERE s.network_id = o.id AND NOT s.deleting AND s.ip_version = ANY($values::integer[]))"""
+    WHERE s.network_id = o.id AND s.ip_version = ANY($values::integer[]))"""
 _WITH_PART = """EXISTS (SELECT FROM network.address a, unnest($values::text[]) AS part
     WHERE a.port_id = o.id AND strpos(host(a.address), part) > 0)"""
 
@@ -211,7 +211,7 @@ FILTERS: Mapping[ListKind, Mapping[str, str]] = {
 """Conditions by the names of filters, with $values where they go."""
 
 _NETWORKS_OF = "SELECT n.id FROM network.network n WHERE n.project_id = $project"
-SHOWN: Mapping[ListKind, str] = {"subnet": "NOT o.deleting", "port": "o.nic_tag IS NULL"}
+SHOWN: Mapping[ListKind, str] = {"port": "o.nic_tag IS NULL"}
 """What there is for clients at all, where that is not everything."""
 
 VISIBLE: Mapping[ListKind, str] = {

@@ -43,6 +43,19 @@ async def lease(
     return {row["provider_uuid"]: row["wanted"] for row in rows}
 
 
+IS_LEASED = """
+-- network.is_publication_leased
+SELECT EXISTS (
+    SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) AND lease_until >= clock_timestamp()
+)
+"""
+
+
+async def is_leased(tx: Connection, provider_uuids: Sequence[str]) -> bool:
+    """Return whether somebody publishes one of these, whose rows are locked."""
+    return bool(await tx.fetchval(IS_LEASED, provider_uuids))
+
+
 LOCK = """
 -- network.lock_publications
 SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) ORDER BY provider_uuid FOR UPDATE

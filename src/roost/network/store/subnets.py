@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from roost.network.model.networks import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
+from roost.network.model.networks import AddressRange, Holdings, HostRoute, ProviderSource, Subnet
 from roost.network.rules import addressing
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
@@ -14,12 +14,10 @@ from roost.platform.database import Connection
 LIST_SUBNETS = """
 -- network.list_subnets
 SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.ip_version, s.cidr, s.gateway_ip,
-    s.enable_dhcp, s.deleting, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
+    s.enable_dhcp, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
     s.tags, s.revision, s.created_at, s.updated_at, s.cell,
-    s.change,
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
-    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts,
-    ARRAY(SELECT p.leaving FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS leaving
+    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
     AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
@@ -72,7 +70,7 @@ async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = Fal
 
 LIST_SPREADING = """
 -- network.list_spreading_subnets
-SELECT id FROM network.subnet WHERE spreading AND NOT deleting ORDER BY id
+SELECT id FROM network.subnet WHERE spreading ORDER BY id
 """
 
 
@@ -93,27 +91,119 @@ async def finish_spreading(tx: Connection, subnet_id: str) -> None:
     await tx.execute(FINISH_SPREADING, subnet_id)
 
 
-MARK_SUBNET = """
--- network.mark_subnet
-UPDATE network.subnet SET deleting = $2 WHERE id = $1 AND deleting <> $2
+UPDATE_SUBNET = """
+-- network.update_subnet
+UPDATE network.subnet
+SET name = $2, description = $3, gateway_ip = $4, enable_dhcp = $5, dns_nameservers = $6, host_routes = $7,
+    service_types = $8, segment_id = $9, revision = revision + 1, updated_at = now()
+WHERE id = $1
 """
 
 
-async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None:
-    """Whether the subnet's pools still count in inventory."""
-    await tx.execute(MARK_SUBNET, subnet_id, deleting)
+async def update_subnet(tx: Connection, subnet: Subnet) -> None:
+    """Write what a client may change, but for the pools."""
+    await tx.execute(
+        UPDATE_SUBNET, subnet.id, subnet.name, subnet.description, subnet.gateway_ip, subnet.enable_dhcp,
+        subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.service_types,
+        subnet.segment_id,
+    )  # fmt: skip
 
 
-FIND_MARK = """
--- network.find_mark
-SELECT xmin::text FROM network.subnet WHERE id = $1
+DELETE_POOLS = """
+-- network.delete_pools
+DELETE FROM network.pool WHERE subnet_id = $1
+"""
+
+INSERT_POOL_ROWS = """
+-- network.insert_pool_rows
+INSERT INTO network.pool (subnet_id, first_address, last_address)
+SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
 """
 
 
-async def find_mark(tx: Connection, subnet_id: str) -> str | None:
-    """Which transaction wrote the subnet as it is: of one that is marked anew another than of the mark before."""
-    mark: str | None = await tx.fetchval(FIND_MARK, subnet_id)
-    return mark
+async def set_pools(tx: Connection, subnet: Subnet) -> None:
+    """Write the locked subnet's pools, and which of its addresses are in them; what is free is the caller's."""
+    await tx.execute(DELETE_POOLS, subnet.id)
+    firsts = [addressing.show(pool.first) for pool in subnet.pools]
+    await tx.execute(INSERT_POOL_ROWS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
+    await mark_anew(tx, [subnet.id])
+
+
+# Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which. No
+# claim of a port counts those, those of a flat network, or those that an unknown guest has.
+MISMARKED = f"""
+SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
+FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
+CROSS JOIN LATERAL (SELECT
+    coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless') AS follows,
+    EXISTS (SELECT FROM network.pool o
+        WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
+CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
+    m.claimed AND NOT l.follows AND s.cell IS NULL
+        AND m.port_id NOT IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST}) AS claimed) w
+WHERE ($1::uuid[] IS NULL OR m.subnet_id = ANY($1)) AND (m.in_pool, m.claimed) <> (w.in_pool, w.claimed)
+ORDER BY m.subnet_id, m.address
+"""  # noqa: S608 - a constant of addresses.py
+
+MARK_ANEW = f"""
+-- network.mark_anew
+UPDATE network.address a SET in_pool = w.in_pool_wanted, claimed = w.claimed_wanted
+FROM ({MISMARKED} FOR NO KEY UPDATE OF m) w
+WHERE a.subnet_id = w.subnet_id AND a.address = w.address
+"""  # noqa: S608 - a constant of this file
+
+
+async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
+    """Write of the addresses of locked subnets which are in the pools, and that none is claimed that may not be."""
+    await tx.execute(MARK_ANEW, subnet_ids)
+
+
+class Mismarked(Struct, frozen=True):
+    """An address that is not marked as it should be."""
+
+    subnet_id: str
+    address: str
+    in_pool: bool
+    claimed: bool
+    in_pool_wanted: bool
+    claimed_wanted: bool
+
+
+LIST_MISMARKED = "-- network.list_mismarked" + MISMARKED
+
+
+async def list_mismarked(tx: Connection, subnet_ids: Sequence[str] | None = None) -> list[Mismarked]:
+    """Return the addresses of these subnets, or of all, that are not marked as they should be.
+
+    Cost: a look at every address of them.
+    """
+    return [Mismarked(**row) for row in await tx.fetch(LIST_MISMARKED, subnet_ids)]
+
+
+LIST_SUBNET_PORTS = """
+-- network.list_subnet_ports
+SELECT DISTINCT port_id FROM network.address WHERE subnet_id = ANY($1::uuid[]) ORDER BY port_id
+"""
+
+
+async def list_port_ids(tx: Connection, subnet_ids: Sequence[str]) -> list[str]:
+    """Return the ports that hold addresses in the subnets."""
+    return [row["port_id"] for row in await tx.fetch(LIST_SUBNET_PORTS, subnet_ids)]
+
+
+FIND_GATEWAY_PORT = """
+-- network.find_gateway_port
+SELECT p.id FROM network.address a JOIN network.port p ON p.id = a.port_id
+WHERE a.subnet_id = $1 AND a.address = $2 AND p.device_owner LIKE 'network:%router%'
+"""
+
+
+async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
+    """Return the port of a router that holds the subnet's gateway address."""
+    if subnet.gateway_ip is None:
+        return None
+    port_id: str | None = await tx.fetchval(FIND_GATEWAY_PORT, subnet.id, subnet.gateway_ip)
+    return port_id
 
 
 DELETE_SUBNETS = """
@@ -127,26 +217,15 @@ async def delete_subnets(tx: Connection, ids: Sequence[str]) -> None:
     await tx.execute(DELETE_SUBNETS, ids)
 
 
-LIST_SUBNETS_DELETING = """
--- network.list_subnets_deleting
-SELECT id FROM network.subnet WHERE deleting ORDER BY id
-"""
-
-
-async def list_subnets_deleting(tx: Connection) -> list[str]:
-    """Subnets on their way out."""
-    return [row["id"] for row in await tx.fetch(LIST_SUBNETS_DELETING)]
-
-
 LIST_POOLS = """
 -- network.list_pools
-SELECT subnet_id, first_address, last_address FROM network.pool WHERE subnet_id = ANY($1::uuid[]) AND NOT leaving
+SELECT subnet_id, first_address, last_address FROM network.pool WHERE subnet_id = ANY($1::uuid[])
 ORDER BY subnet_id, first_address
 """
 
 
 async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, list[AddressRange]]:
-    """Subnet id -> its pools in order, without what leaves them; a subnet without any is left out."""
+    """Return subnet id -> its pools in order; a subnet without any is left out."""
     found: dict[str, list[AddressRange]] = {}
     for row in await tx.fetch(LIST_POOLS, subnet_ids):
         pool = AddressRange(addressing.parse(row["first_address"]), addressing.parse(row["last_address"]))
@@ -170,23 +249,35 @@ WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
 """
 
 
-LIST_RESERVED = f"""
--- network.list_reserved
-SELECT s.provider_uuid, a.subnet_id, count(*) AS reserved
-FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN network.subnet s ON s.id = a.subnet_id
-WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
-    AND EXISTS (SELECT FROM network.pool o
-        WHERE o.subnet_id = s.id AND NOT o.leaving AND a.address BETWEEN o.first_address AND o.last_address)
+LIST_HOLDINGS = f"""
+-- network.list_holdings
+SELECT s.provider_uuid, a.subnet_id,
+    count(*) FILTER (WHERE a.claimed AND a.in_pool) AS claimed_inside,
+    count(*) FILTER (WHERE a.claimed AND NOT a.in_pool) AS claimed_outside,
+    count(*) FILTER (WHERE NOT a.claimed) AS unclaimed_inside
+FROM network.subnet s JOIN network.address a ON a.subnet_id = s.id
+WHERE ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
+    AND CASE
+        -- What servers have of a flat network's pools, they claim themselves.
+        WHEN s.cell IS NOT NULL
+        THEN a.in_pool AND a.port_id IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST})
+        -- Claimed addresses of a pool count apart only where the subnet may be no capacity any more.
+        ELSE a.claimed <> a.in_pool OR (a.claimed AND s.service_types <> '{{}}')
+    END
 GROUP BY s.provider_uuid, a.subnet_id
 """  # noqa: S608 - a constant of addresses.py
 
 
-async def list_reserved(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return provider UUID -> subnet id -> how many addresses of its pools unknown guests hold; others are left out."""
-    reserved: dict[str, dict[str, int]] = {}
-    for row in await tx.fetch(LIST_RESERVED, provider_uuids):
-        reserved.setdefault(row["provider_uuid"], {})[row["subnet_id"]] = row["reserved"]
-    return reserved
+async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
+    """Return provider UUID -> subnet id -> what ports hold there, as far as the pools alone do not say it."""
+    holdings: dict[str, dict[str, Holdings]] = {}
+    for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
+        provider_uuid, subnet_id, *counts = row
+        claimed_inside, claimed_outside, unclaimed_inside = counts
+        holdings.setdefault(provider_uuid, {})[subnet_id] = Holdings(
+            claimed_inside=claimed_inside, claimed_outside=claimed_outside, unclaimed_inside=unclaimed_inside
+        )
+    return holdings
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
@@ -195,10 +286,10 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     subnets: dict[str, tuple[Subnet, ...]] = {}
     for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
         subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
-    reserved = await list_reserved(tx, provider_uuids)
+    holdings = await list_holdings(tx, provider_uuids)
     return [
         ProviderSource(
-            **row, subnets=subnets.get(row["provider_uuid"], ()), reserved=reserved.get(row["provider_uuid"], {})
+            **row, subnets=subnets.get(row["provider_uuid"], ()), holdings=holdings.get(row["provider_uuid"], {})
         )
         for row in rows
     ]
@@ -245,14 +336,10 @@ async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
     del fields["firsts"], fields["lasts"]
-    ranges = list(zip(_ranges(row), fields.pop("leaving"), strict=True))
-    if fields["change"] is not None:
-        fields["change"] = msgspec.json.decode(fields["change"], type=SubnetChange)
     for name in ("dns_nameservers", "service_types", "tags"):
         fields[name] = tuple(fields[name])
     fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
-    pools = tuple(item for item, leaving in ranges if not leaving)
-    return Subnet(**fields, pools=pools, leaving=tuple(item for item, leaving in ranges if leaving))
+    return Subnet(**fields, pools=_ranges(row))
 
 
 def _ranges(row: Any) -> tuple[AddressRange, ...]:

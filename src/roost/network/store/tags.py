@@ -16,7 +16,7 @@ SELECT tags FROM network.segment WHERE id = $1 FOR NO KEY UPDATE
 """,
     "subnet": """
 -- network.lock_subnet_tags
-SELECT tags FROM network.subnet WHERE id = $1 AND NOT deleting FOR NO KEY UPDATE
+SELECT tags FROM network.subnet WHERE id = $1 FOR NO KEY UPDATE
 """,
     "port": """
 -- network.lock_port_tags

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from roost.placement.model import AddressClaim, ProviderRow
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.drift import Drift
+from roost.seams.addresses import count_capacity
 from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet
 from roost.seams.placement import IPV4_ADDRESS, SEGMENT_NAME, Inventory
 from roost.seams.service_types import COMPUTE_OWNER, DEFAULT_ZONE, serves
@@ -246,13 +247,16 @@ def count_addresses(subnets: Sequence[NeutronSubnet], ports: Iterable[NeutronPor
                 (dhcp if port.device_owner == DHCP_OWNER else others)[subnet_id] += 1
     counts: dict[str, tuple[int, int]] = {}
     for subnet in subnets:
-        total, reserved = counts.get(subnet.segment_id, (0, 0))
+        # As Neutron has it, the gateway is an address of the pools, also where they leave it out.
         gateway = gateways[subnet.id]
         in_pool = gateway is not None and any(first <= gateway <= last for first, last in pools[subnet.id])
-        total += sum(last - first + 1 for first, last in pools[subnet.id]) + outside[subnet.id]
-        total += gateway is not None and not in_pool
-        reserved += (gateway is not None) + others[subnet.id] + max(dhcp[subnet.id], int(subnet.enable_dhcp))
-        counts[subnet.segment_id] = total, reserved
+        total, reserved = count_capacity(
+            pooled=sum(last - first + 1 for first, last in pools[subnet.id]) + (gateway is not None and not in_pool),
+            claimed_outside=outside[subnet.id],
+            unclaimed_inside=(gateway is not None) + others[subnet.id] + max(dhcp[subnet.id], int(subnet.enable_dhcp)),
+        )
+        before = counts.get(subnet.segment_id, (0, 0))
+        counts[subnet.segment_id] = before[0] + total, before[1] + reserved
     return counts
 
 

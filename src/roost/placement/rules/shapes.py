@@ -33,6 +33,13 @@ def decide_shape(state: ProviderState, row: ProviderRow) -> tuple[ShapeChange | 
     return (None if change == no_change(row, generation_steps=1) else change), in_use
 
 
+def fits(used: Mapping[str, int], inventories: Mapping[str, Inventory]) -> bool:
+    """Return whether all that is in use, by resource class, is within the capacity of these inventories."""
+    return all(
+        amount <= (inventories[name].capacity if name in inventories else 0) for name, amount in used.items() if amount
+    )
+
+
 def no_change(row: ProviderRow, *, generation_steps: int) -> ShapeChange:
     """Return a change of nothing but the generation."""
     return ShapeChange(

@@ -12,7 +12,7 @@ from roost.placement.errors import (
 from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind, ShapeChange
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.implied import keep_all_addresses, with_whole_units
-from roost.placement.rules.shapes import decide_shape
+from roost.placement.rules.shapes import decide_shape, fits
 from roost.placement.service.figures import count_claims
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import find_ids, keep_names
@@ -196,6 +196,18 @@ async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> N
         except _NamesChange:
             async with ledger.database.transaction() as tx:
                 await _ensure_providers(ledger, tx, batch, names_change=True)
+
+
+async def fit_providers(ledger: Ledger, states: Sequence[ProviderState]) -> list[str]:
+    """See ProviderClient.fit_providers. Raises what ensure_providers does for names that are not there."""
+    async with ledger.database.transaction() as tx:
+        rows = await providers_store.lock_provider_rows(tx, sorted(state.uuid for state in states))
+        states_known = [state for state in states if state.uuid in rows]
+        unfit = [state.uuid for state in states_known if not fits(rows[state.uuid].used, state.inventories or {})]
+        if not unfit:
+            shapes = [decide_shape(state, rows[state.uuid])[0] for state in states_known]
+            await write_shapes(ledger, tx, [shape for shape in shapes if shape is not None])
+    return unfit
 
 
 class _NamesChange(ConcurrentUpdate):

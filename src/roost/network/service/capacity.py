@@ -1,29 +1,35 @@
-"""Telling the ledger and the host aggregates what is true: recomputed, then set; one publisher at a time."""
+"""Telling the ledger and the host aggregates what is true: recomputed, then set; one publisher at a time.
+
+What gives capacity is committed first and told then. What takes some is told within its transaction, in which the
+ledger agrees or refuses, so that no state in between has more to give than there is.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model.networks import CELL_DEFAULT, Host, ProviderSource
-from roost.network.rules import inventory, segments
-from roost.network.service import Networks, claim_moves
+from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, Host, ProviderSource
+from roost.network.model.ports import Port, PortFilter
+from roost.network.rules import capacity, segments
+from roost.network.rules.holdings import claim_of
+from roost.network.service import Networks
 from roost.network.store import networks as store
-from roost.network.store import publications, subnet_changes
+from roost.network.store import ports as port_rows
+from roost.network.store import publications
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
+from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.seams.compute import HostAggregateState
+from roost.seams.placement import ConsumerClaim, ProviderState, Refused, Rule
 
 BATCH_MAX = 500
 LEASE_SHARE = 0.8
 """How much of its lease a publisher may use: then it is done, or has given up, before another begins."""
-
-MOVES_PER_S = 500
-"""A lease is longer by so much where claims move with their inventories; several thousand move in a second."""
 
 WAIT_S = 15.0
 POLL_S = 0.02
@@ -69,8 +75,7 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
 
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
     async with networks.database.transaction() as tx:
-        moving = await subnet_changes.count_moving(tx, provider_uuids)
-        lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
+        lease_s = networks.settings.publish_lease_s
         begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows of it
         wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
     if not wanted:
@@ -85,6 +90,123 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
         behind = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(told))}
         await publications.forget(tx, [uuid for uuid in told if uuid not in behind])
     return stayed
+
+
+class CapacityInUse(Exception):
+    """More is claimed of these providers than the change would leave: promised to builds, or to ports being made."""
+
+
+class _PublishedMeanwhile(Exception):
+    """A publisher is at work on one of the providers, or a claim that moves was changed: once more."""
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """What a transaction that takes capacity has written.
+
+    provider_uuids: of which the ledger is to be told. coming: provider UUID -> resource class -> addresses that are
+    free once it is committed. moving: ports whose addresses are on another of the providers now.
+    """
+
+    provider_uuids: Sequence[str]
+    coming: Mapping[str, Mapping[str, int]] = {}
+    moving: Sequence[Port] = ()
+
+
+async def take(
+    networks: Networks, provider_uuids: Sequence[str], change: Callable[[Connection], Awaitable[Taken]]
+) -> None:
+    """Commit what `change` writes once the ledger agrees to what it leaves, and publish it.
+
+    It may be called again, in a new transaction. Whoever dies in between leaves a publication that is due, so that
+    the ledger is told what is so. Raises CapacityInUse, when nothing is changed, PublicationPending, and what `change`
+    raises.
+    """
+    async with networks.database.transaction() as tx:
+        await publications.want(tx, provider_uuids)
+    crash_point("subnet.after-begin")
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                with suppress(_PublishedMeanwhile):
+                    # The ledger is called while the books are locked, as `releases` does, and on a connection apart.
+                    async with networks.releasing, networks.database.transaction() as tx:  # R14
+                        taken = await change(tx)
+                        await _agree(networks, tx, taken)
+                    break
+                await asyncio.sleep(POLL_S)
+    except TimeoutError as error:
+        raise PublicationPending from error
+    crash_point("subnet.after-finish")
+    await publish(networks, taken.provider_uuids)
+
+
+async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
+    """Have the ledger agree to what the transaction leaves of the providers. Raises CapacityInUse."""
+    uuids = sorted(taken.provider_uuids)
+    await publications.want(tx, uuids)  # locks their rows, so that nobody begins to publish them
+    if await publications.is_leased(tx, uuids):
+        raise _PublishedMeanwhile
+    sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
+    states = [_state(uuid, sources.get(uuid), taken.coming.get(uuid, {})) for uuid in uuids]
+    crash_point("subnet.before-agreement")
+    if not taken.moving:
+        if await networks.placement.fit_providers(states):
+            raise CapacityInUse
+    elif not await _reshape(networks, states, taken.moving):
+        raise CapacityInUse
+    crash_point("subnet.after-agreement")
+
+
+def _state(uuid: str, source: ProviderSource | None, coming: Mapping[str, int]) -> ProviderState:
+    """Return the provider as it should be while some of its addresses are still to come; without any, of nothing."""
+    state = capacity.provider_state(source, coming) if source else None
+    name = segments.provider_name(source) if source else PLAIN_NAME.format(uuid)
+    return state or ProviderState(uuid=uuid, name=name, inventories={})
+
+
+async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: Sequence[Port]) -> bool:
+    """Tell the ledger the providers, and claims of the ports that follow their addresses to them, in one step (R11).
+
+    Return whether nobody else is in the way. Raises _PublishedMeanwhile where a claim was changed meanwhile.
+    """
+    emptied = {state.uuid for state in states if not state.inventories}
+    # One that is gone already would be made again, and nobody would be told that it is to go.
+    there = await networks.placement.get_providers(sorted(emptied))
+    consumers = await networks.placement.get_consumers([port.id for port in moving])
+    claims: list[ConsumerClaim] = [
+        consumers[port.id].claiming(claim_of(port.addresses))
+        for port in moving
+        if port.id in consumers and emptied & consumers[port.id].allocations.keys()
+    ]
+    known = [state for state in states if state.uuid in there or state.uuid not in emptied]
+    answer = await networks.placement.reshape(known, claims)
+    if isinstance(answer, Refused) and any(item.rule is Rule.CONSUMER_GENERATION for item in answer.shortfalls):
+        raise _PublishedMeanwhile
+    return not isinstance(answer, Refused)
+
+
+async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
+    """Have claims follow a network's only subnet, of providers that it is not on and that are in use all the same.
+
+    The ledger was told that the subnet joins a segment, and who told it died before that was written. Return whether
+    claims have moved.
+    """
+    async with networks.database.transaction(snapshot=True) as tx:
+        network_ids = provider_uuids | {
+            item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))
+        }
+        subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(network_ids))
+        on = sorted({subnet.provider_uuid for subnet in subnets} - provider_uuids)
+        sources = await subnet_rows.list_sources(tx, on) if on else []
+        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in subnets])
+        moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids))) if port_ids else []
+    if not moving or not sources:
+        return False
+    states = [_state(source.provider_uuid, source, {}) for source in sources]
+    states += [_state(uuid, None, {}) for uuid in sorted(provider_uuids)]
+    with suppress(_PublishedMeanwhile):
+        return await _reshape(networks, states, moving)
+    return False
 
 
 async def set_hosts(
@@ -126,24 +248,21 @@ async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Make host aggregates and providers be as they should; returns those that should be less than is in use."""
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx, provider_uuids)
-        changing = await subnet_rows.list_subnets(tx, await subnet_changes.list_changing(tx, provider_uuids))
     await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
     await _place_hosts(networks, sources)
-    states = {source.provider_uuid: inventory.provider_state(source) for source in sources}
+    states = {source.provider_uuid: capacity.provider_state(source) for source in sources}
     crash_point("publish.before-inventory")
-    told, refusing = await claim_moves.reshape(networks, provider_uuids, states, changing)
-    done = told | refusing
-    await networks.placement.ensure_providers(
-        [state for uuid, state in states.items() if state is not None and uuid not in done]
-    )
+    await networks.placement.ensure_providers([state for state in states.values() if state is not None])
     empty = [uuid for uuid in provider_uuids if states.get(uuid) is None]
     stayed = set(await networks.placement.delete_providers(empty)) if empty else set()
+    if stayed and await _follow_subnets(networks, stayed):
+        stayed = set(await networks.placement.delete_providers(sorted(stayed)))
     crash_point("publish.after-inventory")
     gone = [segments.segment_aggregate_uuid(uuid) for uuid in empty if uuid not in states and uuid not in stayed]
     await networks.compute.delete_host_aggregates(gone)
     if gone:
         await _drop_plain_aggregates(networks)
-    return stayed | refusing
+    return stayed
 
 
 async def _drop_plain_aggregates(networks: Networks) -> None:

@@ -1,0 +1,79 @@
+"""Decides what the ledger should know of a segment, or of a network without segments: its addresses are capacity."""
+
+from collections.abc import Iterable, Mapping
+
+from roost.network.model.networks import Holdings, ProviderSource, Subnet, SubnetKind
+from roost.network.rules import addressing, segments, uses
+from roost.seams.addresses import count_capacity
+from roost.seams.placement import ADDRESS_CLASSES, SHARING, Inventory, ProviderState
+
+
+def counts(subnet: SubnetKind) -> bool:
+    """Return whether the subnet's pools are capacity: in inventory, and claimed by whoever holds an address of them.
+
+    They are where any server's port can be given one: not where addresses follow from MACs, nor where service types
+    keep servers out. It does not depend on the port: what counts is claimed by routers' and DHCP ports too.
+    """
+    return not uses.is_automatic(subnet) and uses.is_for_servers(subnet)
+
+
+def claimed_by_ports(subnet: SubnetKind) -> bool:
+    """Return whether ports' own claims count what is held of the pools: what is of a flat network's, servers claim."""
+    return counts(subnet) and subnet.cell is None
+
+
+def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
+    """Return the resource classes of which a server's port claims one each on a provider with these subnets."""
+    versions = {subnet.ip_version for subnet in subnets if counts(subnet)}
+    return tuple(name for name in ADDRESS_CLASSES if name in {uses.class_of(version) for version in versions})
+
+
+def count_addresses(source: ProviderSource, coming: Mapping[str, int] = {}) -> dict[str, tuple[int, int]]:
+    """Return resource class -> (total, reserved) of a provider; a class without addresses is left out.
+
+    A subnet that is no capacity has no pools here: addresses that were claimed while it was are outside of them.
+    coming: resource class -> free addresses of the pools that do not count yet.
+    """
+    counted: dict[str, tuple[int, int]] = {}
+    for name in ADDRESS_CLASSES:
+        pooled, claimed_outside, unclaimed_inside = -coming.get(name, 0), 0, 0
+        for subnet in source.subnets:
+            if uses.class_of(subnet.ip_version) != name:
+                continue
+            held = source.holdings.get(subnet.id, Holdings())
+            claimed_outside += held.claimed_outside
+            if counts(subnet):
+                pooled += addressing.count(subnet.pools)
+                unclaimed_inside += held.unclaimed_inside
+            else:
+                claimed_outside += held.claimed_inside
+        counted[name] = count_capacity(
+            pooled=pooled, claimed_outside=claimed_outside, unclaimed_inside=unclaimed_inside
+        )
+    return {name: amounts for name, amounts in counted.items() if amounts[0] > 0}
+
+
+def provider_state(source: ProviderSource, coming: Mapping[str, int] = {}) -> ProviderState | None:
+    """Return the provider as it should be, whole; None when it has no addresses that count and should not exist.
+
+    max_unit is the total: two NICs of one server may share a segment. What nobody claims is reserved: it may be more
+    than is free, since the last unit may be promised to a build by then. coming: as count_addresses has it.
+    """
+    counted = count_addresses(source, coming)
+    if not counted:
+        return None
+    return ProviderState(
+        uuid=source.provider_uuid,
+        name=segments.provider_name(source),
+        inventories={
+            name: Inventory(total=total, reserved=reserved, max_unit=total)
+            for name, (total, reserved) in counted.items()
+        },
+        traits=frozenset({SHARING}),
+        placement_aggregates=frozenset({segments.host_aggregate(source).uuid}),
+    )
+
+
+def changes_capacity(before: Subnet, after: Subnet) -> bool:
+    """Return whether the ledger must be told of a change."""
+    return (before.pools, before.segment_id, counts(before)) != (after.pools, after.segment_id, counts(after))
