@@ -580,7 +580,13 @@ async def test_a_claim_that_is_cancelled_is_over_when_the_cancelling_is() -> Non
 async def test_a_conflict_of_generations_has_the_claim_made_again() -> None:
     conflict = problem(409, "changed", "placement.concurrent_update")
     inventories = says(200, {"inventories": {"VCPU": {"total": 4}}, "resource_provider_generation": 1})
-    script = (conflict, says(200, EMPTY), inventories, says(200, {"resource_provider_generation": 1, "usages": {"VCPU": 0}}), says(204))
+    script = (
+        conflict,
+        says(200, EMPTY),
+        inventories,
+        says(200, {"resource_provider_generation": 1, "usages": {"VCPU": 0}}),
+        says(204),
+    )
     async with scripted(*script) as (placement, asked):
         assert await placement.claim([ONE]) == [Claimed({WEB: 1})]
     assert [method for method, *_ in asked] == ["POST", "GET", "GET", "GET", "POST"]

@@ -11,8 +11,9 @@ from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotF
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, assignments, builds, releases
+from roost.network.service import Networks, addresses, builds
 from roost.network.service import ports as port_service
+from roost.network.service.addresses import Intents, Want
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
@@ -97,9 +98,9 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
         if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
             return
         port = await _read_again(networks, wanted, port)
-    async with releases.abandoning(networks, port.id) as tickets:
+    async with addresses.Intents(networks) as intents:
         async with networks.database.transaction() as tx:
-            state, host = await assignments.read_network(tx, port.network_id, wanted.host)
+            state, host = await addresses.read_network(tx, port.network_id, wanted.host)
             plan = requests.plan_addresses(
                 port.id,
                 state,
@@ -108,22 +109,29 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
                 host_name=wanted.host,
                 fixed_ips=None,
             )
-            tickets.append(await assignments.open_intent(networks, tx, port.id))
+            await intents.open(tx, port.id)
         if not plan.placings:
             raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")
-        placing = await assignments.claim_any(networks, port.id, port.project_id, plan.placings, ticket=tickets[0])
-        await _bind(networks, wanted, port, placing, ticket=tickets[0])
+        want = Want(
+            port_id=port.id, project_id=port.project_id, placings=plan.placings, ticket=intents.tickets[port.id]
+        )
+        await _bind(networks, wanted, port, await addresses.claim_one(networks, want), intents=intents)
 
 
 async def _bind(
-    networks: Networks, wanted: AgentPort, port: seam.Port, placing: Placing | None, *, ticket: int | None = None
+    networks: Networks,
+    wanted: AgentPort,
+    port: seam.Port,
+    placing: Placing | None,
+    *,
+    intents: Intents | None = None,
 ) -> None:
     """Raise Conflict where the port cannot be bound; then nothing is written."""
     provider_uuid = placing.provider_uuid if placing and placing.claimed else None
     bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
     async with networks.database.transaction() as tx:
-        if ticket is not None:
-            await assignments.close_intent(tx, port.id, ticket)
+        if intents is not None:
+            await intents.close(tx, port.id)
         (answer,) = await builds.bind_batch(networks, tx, [bind])
         if isinstance(answer, seam.BindRefused):
             raise Conflict(answer.reason)

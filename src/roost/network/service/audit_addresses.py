@@ -5,9 +5,10 @@ from contextlib import AbstractAsyncContextManager
 
 from roost.network.model.ports import FreeChange, StrayAddress
 from roost.network.rules import drift as rules
-from roost.network.service import Networks, assignments, capacity, releases
-from roost.network.store import addresses, claims, ports
+from roost.network.service import Networks, addresses, capacity, releases
+from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
+from roost.network.store import claims, ports
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, keys_of, stored_pages
@@ -32,7 +33,7 @@ async def _list_strays(networks: Networks) -> AsyncIterator[Sequence[StrayAddres
 async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> StrayFindings:
     """Lock the ports and subnets, and return those of the addresses whose port or subnet does not exist still."""
     await ports.lock_ports(tx, sorted({item.port_id for item in suspects}))
-    await addresses.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
+    await address_rows.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
     findings = []
     for item in await store.confirm_strays(tx, suspects):
         missing = f"port {item.port_id}" if item.subnet_there else f"subnet {item.subnet_id}"
@@ -43,8 +44,8 @@ async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> Stra
 
 async def _unassign_strays(tx: Connection, findings: StrayFindings) -> list[str]:
     strays = [finding.item for finding in findings]
-    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in strays if item.subnet_there])
-    await addresses.delete(tx, [(item.subnet_id, item.address) for item in strays if not item.subnet_there])
+    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in strays if item.subnet_there])
+    await address_rows.delete(tx, [(item.subnet_id, item.address) for item in strays if not item.subnet_there])
     await claims.insert_releases(tx, sorted({item.port_id for item in strays}))
     return keys_of(findings)
 
@@ -71,7 +72,7 @@ async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
 
 
 async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, None]]:
-    subnets = await addresses.lock_subnets(tx, subnet_ids)
+    subnets = await address_rows.lock_subnets(tx, subnet_ids)
     findings: list[Finding[str, None]] = []
     for item in await subnet_rows.list_mismarked(tx, subnet_ids):
         drift = rules.judge_marks(
@@ -86,7 +87,7 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Fin
 
 async def _mark_anew(tx: Connection, findings: Sequence[Finding[str, None]]) -> list[str]:
     """What a claim counts too much then, the audit of claims gives back."""
-    subnets = await addresses.lock_subnets(tx, {finding.item for finding in findings})
+    subnets = await address_rows.lock_subnets(tx, {finding.item for finding in findings})
     await subnet_rows.mark_anew(tx, list(subnets))
     await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in subnets.values()}))
     return keys_of(findings)
@@ -118,7 +119,7 @@ async def _list_unequal(networks: Networks) -> AsyncIterator[Sequence[str]]:
 
 async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, FreeChange]]:
     """Lock the subnets, and return those whose free ranges overlap what is held, or have lost addresses."""
-    await addresses.lock_subnets(tx, subnet_ids)
+    await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
     for subnet_id in subnet_ids:
         for row in await store.list_free(tx, after="", limit=1, subnet_id=subnet_id):
@@ -131,7 +132,7 @@ async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Find
 
 async def _compute_free(tx: Connection, findings: Sequence[Finding[str, FreeChange]]) -> list[str]:
     for finding in findings:
-        await addresses.change_free(tx, finding.fact)
+        await address_rows.change_free(tx, finding.fact)
     return keys_of(findings)
 
 

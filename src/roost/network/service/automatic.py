@@ -1,6 +1,6 @@
 """Addresses that follow from MACs, of ports that are there: a subnet gives and takes them, a new MAC changes them.
 
-Nothing of it is claimed. Who gets its first addresses gets these with them; see assignments and builds.
+Nothing of it is claimed. Who gets its first addresses gets these with them; see addresses and builds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,8 @@ from roost.network.errors import SubnetInUse
 from roost.network.model.networks import Subnet, SubnetKind
 from roost.network.model.ports import Port
 from roost.network.rules import uses
-from roost.network.service import Networks, assignments, notices
-from roost.network.store import addresses
+from roost.network.service import Networks, addresses, notices
+from roost.network.store import addresses as address_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
@@ -37,10 +37,9 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
             wanting = [port for port in (await port_rows.lock_ports(tx, page)).values() if _has_none(port, subnet)]
             ports = [port for port in wanting if port.reserved_from is None]
             building = building or len(ports) < len(wanting)
-            if not await addresses.lock_subnets(tx, [subnet.id]):
+            if not await address_rows.lock_subnets(tx, [subnet.id]):
                 return count  # it was deleted meanwhile
-            given = [item for port in ports for item in uses.automatic(port, [subnet])]
-            await assignments.add_automatic(tx, given, None)
+            given = await addresses.give_automatic(tx, ports, [subnet])
             got = {item.port_id for item in given}
             await port_rows.touch(tx, sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
@@ -66,8 +65,8 @@ async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> Non
     if not automatic or not uses.gets_automatic(port.device_owner):
         return
     gone = [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
-    await assignments.unassign(tx, gone)
-    await assignments.add_automatic(tx, uses.automatic(port, behind), None)
+    await addresses.take_back(tx, gone)
+    await addresses.give_automatic(tx, [port], behind)
 
 
 async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
@@ -84,7 +83,7 @@ async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[st
             + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
         )
     gone = [(item.subnet_id, item.address) for port in losing for item in port.addresses if item.subnet_id == subnet.id]
-    await addresses.delete(tx, gone)
+    await address_rows.delete(tx, gone)
     await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)
 

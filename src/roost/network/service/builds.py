@@ -11,11 +11,12 @@ from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, Po
 from roost.network.rules import addressing, port_bindings
 from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
-from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
+from roost.network.service import Networks, addresses, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.service.named import assign_named, plan_named
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims, ports, subnets
+from roost.network.store import addresses as address_rows
+from roost.network.store import claims, ports, subnets
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
@@ -83,7 +84,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
             if address.assigned_for is not None
         ]
         async with telling(networks, tx, found):
-            await assignments.unassign(tx, dropped)
+            await addresses.take_back(tx, dropped)
             await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
     crash_point("port.after-unassign")
 
@@ -130,7 +131,7 @@ async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, re
     """Their servers have these ports, which are locked, no more. Returns those whose claims are to be given back."""
     partings = [port_bindings.decide_parting(port, restore=restore) for port in found]
     async with telling(networks, tx, [port.id for port in found]):
-        await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
+        await addresses.take_back(tx, [pair for parting in partings for pair in parting.dropped])
         await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
     await claims.insert_releases(tx, unclaimed)
@@ -248,21 +249,18 @@ async def _assign(
     networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
     """Assign addresses to the ports, which have none: all or none. Returns what each has, of those that got them."""
-    given, change = await assignments.hand_out(networks, tx, [d for a in assigning.values() for d in a.demands])
-    written = [item for item in given if item is not None]
-    inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])
-    assert inserted, "a free range held an address that a port has"
-    await addresses.change_free(tx, change)
-    got = {item.port_id for item in written} | {item.port_id for item in assigning.values() if not item.demands}
+    demands = [demand for item in assigning.values() for demand in item.demands]
+    given = [item for item in await addresses.hand_out(networks, tx, demands, server_by_port) if item is not None]
+    got = {item.port_id for item in given} | {item.port_id for item in assigning.values() if not item.demands}
     automatic = [item for port_id in got for item in assigning[port_id].automatic]
     if not automatic:
         by_port: dict[str, list[int]] = {}
-        for item in written:
+        for item in given:
             by_port.setdefault(item.port_id, []).append(item.address)
         return {port_id: tuple(map(addressing.show, sorted(found))) for port_id, found in by_port.items()}
-    await addresses.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
+    await address_rows.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
     shown: dict[str, tuple[str, ...]] = dict.fromkeys(got, ())
-    for address in await addresses.list_of_ports(tx, list(got)):
+    for address in await address_rows.list_of_ports(tx, list(got)):
         shown[address.port_id] = (*shown[address.port_id], address.address)
     return shown
 
@@ -280,7 +278,7 @@ async def _lock_providers(
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
-    locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
+    locked = await address_rows.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
     return {
         uuid: ReachableSubnets(provider.physical_network, locked.get(uuid, ()), provider.cell)

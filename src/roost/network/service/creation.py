@@ -5,8 +5,7 @@ claimed and assigned in sets. One that is refused undoes no other. Those of one 
 or none: one transaction writes them, and until then intents say that what is claimed for them is on its way.
 """
 
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,36 +13,31 @@ import msgspec
 import structlog
 
 from roost.network.errors import (
-    IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure,
     MacAddressInUse,
     NetworkNotFound,
     OverQuota,
-    PortChanged,
 )
-from roost.network.model.networks import Host, SubnetKind
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, FreeChange, Given, Port, PortRequest
-from roost.network.rules import addressing, flat, quotas, requests, uses
+from roost.network.model.networks import Host
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortRequest
+from roost.network.rules import flat, quotas, requests
 from roost.network.rules.requests import NetworkState, Placing
-from roost.network.service import Networks, assignments, exhaustions, notices, releases
+from roost.network.service import Networks, addresses, notices, releases
 from roost.network.service import quotas as quota_service
+from roost.network.service.addresses import Want
 from roost.network.service.macs import canonical_mac, new_mac
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims
+from roost.network.store import addresses as address_rows
+from roost.network.store import claims
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
-from roost.seams.placement import Claimed, ClaimGroup
 
 MAC_ROUNDS_MAX = 8
 TOGETHER_MAX = 250
 """Ports made in one set."""
-
-Left = MutableMapping[tuple[str, ...], int]
-"""How many addresses are left: of a class, by (provider UUID, class); of subnets that are no capacity, by their ids."""
 
 log = structlog.get_logger()
 
@@ -83,7 +77,6 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
         claiming = [making for making in makings if making.placings and making.error is None]
         if claiming:
             await _claim(networks, claiming)
-            crash_point("port.after-claim")
             made |= await _write(networks, [making for making in claiming if making.placing is not None])
             crash_point("port.after-assign")
             for making in claiming:
@@ -105,7 +98,6 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
         claiming = [making for making in makings if making.placings]
         if claiming and refused is None:
             await _claim(networks, claiming)
-            crash_point("port.after-claim")
             _refuse(makings)
             made = await _write(networks, makings, whole=True)
             crash_point("port.after-assign")
@@ -119,7 +111,7 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
     """These locked ports go with their addresses, and their claims are given back. Returns the servers to be told."""
     ids = [port.id for port in found]
     async with telling(networks, tx, ids):
-        await assignments.unassign(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
+        await addresses.take_back(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
         await port_rows.delete(tx, ids)
     await claims.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
@@ -160,7 +152,7 @@ def _find_error(makings: Sequence[_Making]) -> RoostError | None:
 
 
 def _refuse(makings: Sequence[_Making]) -> None:
-    """Raise why the first of those cannot be that cannot."""
+    """Raise the error of the first that is refused."""
     error = _find_error(makings)
     if error is not None:
         raise error
@@ -175,7 +167,7 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
         read: dict[tuple[str, str], tuple[NetworkState, Host | None] | RoostError] = {}
         for network_id, host_name in sorted({(m.request.network_id, m.request.host or "") for m in makings}):
             try:
-                read[network_id, host_name] = await assignments.read_network(tx, network_id, host_name)
+                read[network_id, host_name] = await addresses.read_network(tx, network_id, host_name)
             except NetworkNotFound as error:
                 read[network_id, host_name] = error
         most = networks.settings.max_fixed_ips_per_port
@@ -183,7 +175,7 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
             try:
                 requests.refuse_surplus(making.request.fixed_ips, making.request.device_owner, most=most)
                 _plan_one(making, read[making.request.network_id, making.request.host or ""])
-                await assignments.refuse_taken(tx, making.placings)
+                await addresses.refuse_taken(tx, making.placings)
             except RoostError as error:
                 making.error = error
         await _keep_quotas(networks, tx, makings)
@@ -227,93 +219,22 @@ async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Ma
 
 
 async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
-    """Claim for each of its placings in turn, the best with most free first, until one is granted."""
-    tried = {making.port_id: tuple(placing.provider_uuid for placing in making.placings) for making in makings}
-    left = await _list_left(networks, makings)
+    """Claim for each one of its placings; those for which there is no room have no intent any more."""
+    wants = [Want(port_id=m.port_id, project_id=m.request.project_id, placings=m.placings) for m in makings]
+    answers = await addresses.claim(networks, wants)
     for making in makings:
-        # What is full is not asked, or a network that is full all over would cost a claim for each of its segments.
-        making.placings = _with_room(left, making.placings)
-    crash_point("port.before-claim")
-    waiting = [making for making in makings if making.placings]
-    while waiting:
-        asked = [(making, _take_best(left, making)) for making in waiting]
-        groups = [
-            ClaimGroup((assignments.new_claim(making.port_id, making.request.project_id, placing),))
-            for making, placing in asked
-            if placing.claimed
-        ]
-        answers = iter(await networks.placement.claim(groups) if groups else [])
-        for making, placing in asked:
-            if not placing.claimed or isinstance(next(answers), Claimed):
-                making.placing = placing
-        waiting = [making for making in waiting if making.placing is None and making.placings]
-    await _refuse_exhausted(networks, [making for making in makings if making.placing is None], tried)
-
-
-async def _list_left(networks: Networks, makings: Sequence[_Making]) -> Left:
-    placings = [placing for making in makings for placing in making.placings]
-    usages = await networks.placement.list_usages(sorted({placing.provider_uuid for placing in placings}))
-    left: Left = {(uuid, name): total - used for uuid, of in usages.items() for name, (total, used) in of.items()}
-    uncounted = sum(map(_uncounted, placings), Counter[tuple[str, ...]]())
-    if uncounted:
-        wanted = {subnet_id: uncounted.total() for subnet_ids in uncounted for subnet_id in subnet_ids}
+        answer = answers[making.port_id]
+        if isinstance(answer, RoostError):
+            making.error = answer
+        else:
+            making.placing = answer
+    if refused := [making.port_id for making in makings if making.placing is None]:
         async with networks.database.transaction() as tx:
-            free = await addresses.list_free(tx, wanted, (), {})
-        for subnet_ids in uncounted:
-            left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
-    return left
-
-
-def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """What is claimed for it."""
-    return Counter({(placing.provider_uuid, name): amount for name, amount in placing.claimed.items()})
-
-
-def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """What it takes of subnets that are no capacity: no claim says whether they have room."""
-    return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
-
-
-def _room(left: Left, needs: Mapping[tuple[str, ...], int]) -> int:
-    """How many with such needs there is still room for; for one without any there always is."""
-    return min((left.get(key, 0) // amount for key, amount in needs.items()), default=1)
-
-
-def _with_room(left: Left, placings: Sequence[Placing]) -> tuple[Placing, ...]:
-    """When subnets that are no capacity are full for all of them, trying one says which."""
-    roomy = [placing for placing in placings if _room(left, _uncounted(placing)) > 0] or placings
-    return tuple(placing for placing in roomy if _room(left, _counted(placing)) > 0)
-
-
-def _take_best(left: Left, making: _Making) -> Placing:
-    def worth(placing: Placing) -> tuple[bool, int, int, int]:
-        roomy = _room(left, _uncounted(placing)) > 0
-        return roomy, -placing.rank, len(placing.demands), _room(left, _counted(placing))
-
-    best = max(making.placings, key=worth)
-    making.placings = tuple(placing for placing in making.placings if placing is not best)
-    for key, amount in (_counted(best) + _uncounted(best)).items():
-        left[key] = left.get(key, 0) - amount
-    return best
-
-
-async def _refuse_exhausted(
-    networks: Networks, makings: Sequence[_Making], tried: Mapping[str, tuple[str, ...]]
-) -> None:
-    if not makings:
-        return
-    async with networks.database.transaction() as tx:
-        await claims.delete_intents(tx, [making.port_id for making in makings])
-    told: dict[tuple[str, ...], str] = {}
-    for making in makings:
-        providers = tried[making.port_id]
-        if providers not in told:
-            told[providers] = await exhaustions.describe_claims(networks, providers)
-        making.error = IpAddressGenerationFailure(told[providers])
+            await claims.delete_intents(tx, refused)
 
 
 async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
-    """Write the ports with the addresses that are claimed for them; returns those that were written, by id.
+    """Write the ports with the addresses that are claimed for them; return those that were written, by id.
 
     whole: raise why the first cannot be that cannot, instead of writing the others.
     """
@@ -323,63 +244,26 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
             if making.request.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings)
-        claimed = [making for making in makings if making.placing is not None]
-        intents = await claims.delete_intents(tx, [making.port_id for making in claimed])
-        for making in claimed:
-            if making.error is None and making.port_id not in intents:
-                making.error = assignments.too_late(making.port_id)
-        providers = sorted({m.placing.provider_uuid for m in claimed if m.placing})
-        behind = await addresses.lock_provider_subnets(tx, providers)
-        await _look_again(tx, claimed, behind)
-        given, change = await _hand_out(networks, tx, claimed)
+        claimed = {making.port_id: making.placing for making in makings if making.placing is not None}
+        intents = await claims.delete_intents(tx, list(claimed))
+        for making in makings:
+            if making.error is None and making.port_id in claimed.keys() - intents:
+                making.error = addresses.too_late(making.port_id)
+        locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in claimed.values()}))
+        going = {m.port_id: claimed[m.port_id] for m in makings if m.error is None and m.port_id in claimed}
+        errors = await addresses.give(networks, tx, going, locked)
+        for making in makings:
+            making.error = making.error or errors.get(making.port_id)
         if whole:
             _refuse(makings)
         async with telling(networks, tx, [making.port_id for making in makings]):
             made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
-            written = [item for item in given if item.port_id in made]
-            if not await addresses.insert(tx, written, [None] * len(written)):
-                assert whole, "a free range held an address that a port has"
-                raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
-            await addresses.change_free(tx, change)
-            automatic = [item for m in claimed if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
-            await assignments.add_automatic(tx, automatic, None)
+            for port_id in made.keys() & going.keys():
+                await addresses.give_automatic(tx, [made[port_id]], locked.get(going[port_id].provider_uuid, ()))
         held: dict[str, tuple[Address, ...]] = dict.fromkeys(made, ())
-        for address in await addresses.list_of_ports(tx, list(made)):
+        for address in await address_rows.list_of_ports(tx, list(made)):
             held[address.port_id] = (*held[address.port_id], address)
         return {port.id: msgspec.structs.replace(port, addresses=held[port.id]) for port in made.values()}
-
-
-async def _look_again(tx: Connection, makings: Sequence[_Making], behind: Mapping[str, Sequence[SubnetKind]]) -> None:
-    """Refuse those whose subnets changed hands, or count otherwise, since they were planned; the subnets are locked."""
-    for making in makings:
-        if making.error is None and making.placing is not None:
-            placing = making.placing
-            try:
-                demands = requests.demands_today(placing, behind.get(placing.provider_uuid, ()))
-                await assignments.refuse_other_pools(tx, placing)
-                making.placing = msgspec.structs.replace(placing, demands=demands)
-            except PortChanged as error:
-                making.error = error
-
-
-async def _hand_out(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> tuple[list[Given], FreeChange]:
-    """Decide on addresses for all that can go on; who gets none, though one was claimed, is refused."""
-    while True:
-        going = [making for making in makings if making.error is None]
-        demands = [demand for making in going if making.placing for demand in making.placing.demands]
-        given, change = await assignments.hand_out(networks, tx, demands)
-        without = {d.port_id: d for d, item in zip(demands, given, strict=True) if item is None}
-        if not without:
-            return [item for item in given if item is not None], change
-        for making in going:
-            if making.port_id in without and making.placing:
-                demand = without[making.port_id]
-                making.error = await assignments.missing(tx, making.placing.provider_uuid, demand)
-
-
-def _automatic(making: _Making, port: Port, behind: Mapping[str, Sequence[SubnetKind]]) -> list[Given]:
-    assert making.placing is not None, "it was claimed"
-    return uses.automatic(port, behind.get(making.placing.provider_uuid, ()))
 
 
 async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> dict[str, Port]:

@@ -10,9 +10,10 @@ from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding,
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
 from roost.network.rules.holdings import claim_while_readdressed
-from roost.network.service import Networks, assignments, builds, flat, releases
+from roost.network.service import Networks, addresses, builds, flat, releases
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims, ports, subnets
+from roost.network.store import addresses as address_rows
+from roost.network.store import claims, ports, subnets
 from roost.network.store import networks as network_rows
 from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
@@ -113,7 +114,7 @@ async def return_ports(
             for port_id in ids
         }
         async with telling(networks, tx, ids):
-            await assignments.unassign(
+            await addresses.take_back(
                 tx, [(item.subnet_id, item.address) for items in addresses_new.values() for item in items]
             )
             revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
@@ -156,7 +157,7 @@ async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) ->
         consumers = await networks.placement.get_consumers(port_ids)
         provider_uuids = {item.provider_uuid for port in ports_locked.values() for item in port.addresses}
         provider_uuids |= {bind.provider_uuid for bind in binds if bind.provider_uuid}
-        await addresses.lock_provider_subnets(tx, sorted(provider_uuids))
+        await address_rows.lock_provider_subnets(tx, sorted(provider_uuids))
         answers = [
             await _readdress(networks, tx, bind, ports_locked.get(bind.port_id), consumers.get(bind.port_id))
             for bind in binds
@@ -179,7 +180,7 @@ async def _readdress(
         return seam.BindRefused(bind.port_id, reason, changed=True)
     try:
         async with tx.transaction():
-            await assignments.unassign(tx, [(item.subnet_id, item.address) for item in port_addresses])
+            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in port_addresses])
             (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
             if isinstance(answer, seam.BindRefused):
                 raise _Refused(answer)

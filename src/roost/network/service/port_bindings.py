@@ -8,22 +8,17 @@ Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 import msgspec
 
 from roost.network.errors import (
-    PortBindingAlreadyActive,
     PortBindingAlreadyExists,
-    PortBindingNotFound,
     PortChanged,
-    PortNotCompute,
     PortNotFound,
     RevisionNumberConstraintFailed,
 )
-from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
+from roost.network.model.ports import VIF_TYPE_BOUND, Binding, PortChanges, PortFilter
 from roost.network.rules import requests
-from roost.network.rules.port_bindings import is_of_server
-from roost.network.service import Networks, assignments, port_updates
+from roost.network.service import Networks, addresses, port_updates
 from roost.network.service.notifications import telling
 from roost.network.store import port_bindings as store
 from roost.network.store import ports as port_rows
-from roost.platform.database import Connection
 
 
 async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
@@ -32,12 +27,12 @@ async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
         found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
         if not found:
             raise PortNotFound(f"Port {port_id} could not be found.")
-        return await _list(tx, found[0])
+        return await port_updates.list_bindings(tx, found[0])
 
 
 async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
     """One of them. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
-    return _of_host(port_id, host, await list_bindings(networks, port_id))
+    return port_updates.binding_on(port_id, host, await list_bindings(networks, port_id))
 
 
 async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> Binding:
@@ -49,9 +44,9 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
     made = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
-        if any(binding.host == made.host for binding in await _list(tx, port)):
+        if any(binding.host == made.host for binding in await port_updates.list_bindings(tx, port)):
             raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {made.host} already exists.")
-        state, host = await assignments.read_network(tx, port.network_id, made.host)
+        state, host = await addresses.read_network(tx, port.network_id, made.host)
         requests.refuse_host(port, port.addresses, state, host=host, host_name=made.host)
         await store.put(tx, port_id, made)
         await port_rows.touch(tx, [port_id])
@@ -64,7 +59,7 @@ async def update_binding(
     """Change a binding; None leaves a thing. Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound."""
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
-        binding = _of_host(port_id, host, await _list(tx, port))
+        binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         changed = msgspec.structs.replace(
             binding, vnic_type=vnic_type or binding.vnic_type, profile=binding.profile if profile is None else profile
         )
@@ -85,7 +80,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
-        binding = _of_host(port_id, host, await _list(tx, port))
+        binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
             await store.delete(tx, port_id, [host])
             await port_rows.touch(tx, [port_id])
@@ -102,28 +97,5 @@ async def activate_binding(networks: Networks, port_id: str, host: str) -> Bindi
     Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what binding a
     port raises.
     """
-
-    async def changes_of(tx: Connection, port: Port) -> PortChanges:
-        binding = _of_host(port_id, host, await _list(tx, port))
-        if binding.active:
-            raise PortBindingAlreadyActive(f"Binding for port {port_id} on host {host} is already active.")
-        return PortChanges(host=host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
-
-    await port_updates.update_port(networks, port_id, PortChanges(host=host), activating=changes_of)
+    await port_updates.update_port(networks, port_id, PortChanges(host=host), activates=True)
     return await get_binding(networks, port_id, host)
-
-
-async def _list(tx: Connection, port: Port) -> list[Binding]:
-    if not is_of_server(port.device_owner):
-        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
-    active = Binding(
-        host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
-    )
-    return [active, *await store.list_inactive(tx, port.id)]
-
-
-def _of_host(port_id: str, host: str, bindings: list[Binding]) -> Binding:
-    for binding in bindings:
-        if binding.host == host:
-            return binding
-    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")

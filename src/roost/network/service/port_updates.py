@@ -5,27 +5,31 @@ claim afterwards. Between any two steps a crash leaves at most a claim that is t
 release row, sees to it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from roost.network.errors import (
+    PortBindingAlreadyActive,
+    PortBindingNotFound,
     PortChanged,
     PortInUse,
+    PortNotCompute,
     PortNotFound,
 )
-from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import readdressing, requests, uses
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, automatic, notices, releases
+from roost.network.service import Networks, addresses, automatic, notices, releases
+from roost.network.service.addresses import Intents, Want
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims, port_bindings
+from roost.network.store import addresses as address_rows
+from roost.network.store import claims, port_bindings
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -37,10 +41,12 @@ RELEASE_ROUNDS_MAX = 8
 class _Change(Struct, frozen=True):
     """What becomes of a port. dropped: addresses that go. placings: alternatives for those that come, none for none.
 
-    needs_claim: the ledger has to be asked first. trims: the claim is larger than what is left when all is written.
-    renews: the addresses that follow from its MAC are others. keeps_binding: the active one becomes inactive.
+    before: the port as it was locked. needs_claim: the ledger has to be asked first. trims: the claim is larger than
+    what is left when all is written. renews: the addresses that follow from its MAC are others. keeps_binding: the
+    active one becomes inactive.
     """
 
+    before: Port
     port: Port
     dropped: tuple[Address, ...] = ()
     placings: tuple[Placing, ...] = ()
@@ -50,9 +56,6 @@ class _Change(Struct, frozen=True):
     keeps_binding: bool = False
 
 
-Activating = Callable[[Connection, Port], Awaitable[PortChanges]]
-
-
 class Owner(Struct, frozen=True):
     """Who has a port; is_server: a server of this cloud."""
 
@@ -60,62 +63,73 @@ class Owner(Struct, frozen=True):
     is_server: bool = False
 
 
-async def update_port(
-    networks: Networks, port_id: str, changes: PortChanges, *, activating: Activating | None = None
-) -> None:
+async def update_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> None:
     """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has.
 
-    activating: an inactive binding; says under the port's lock what is changed. The active one becomes inactive.
+    activates: the inactive binding on the host becomes the active one, and that inactive.
     """
     owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
-    async with releases.abandoning(networks, port_id) as tickets:
-        port, change, servers = await _begin(networks, port_id, changes, owner, activating, tickets)
-        if tickets:
-            servers = await _claim_and_write(networks, port, change, tickets[0])
+    async with Intents(networks) as intents:
+        for _ in range(RELEASE_ROUNDS_MAX):
+            async with networks.database.transaction() as tx:
+                change = await _decide(networks, tx, port_id, changes, owner, activates=activates)
+                servers: list[str] = []
+                if change is not None and change.needs_claim:
+                    await addresses.refuse_taken(tx, change.placings)
+                    await intents.open(tx, port_id)
+                elif change is not None:
+                    servers = await _write(networks, tx, change, change.placings)
+            if change is not None:
+                break
+            await releases.work_off(networks, [port_id])
+        else:
+            raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
+        if change.needs_claim:
+            servers = await _claim_and_write(networks, change, intents)
     await notices.tell_now(networks, servers)
     if change.trims:
         crash_point("port.after-unassign")
         await releases.work_off_now(networks, [port_id])
 
 
-async def _begin(
-    networks: Networks,
-    port_id: str,
-    changes: PortChanges,
-    owner: Owner,
-    activating: Activating | None,
-    tickets: list[int],
-) -> tuple[Port, _Change, list[str]]:
-    """The port as it is, what becomes of it, and the servers that are to be told of what is written already.
+async def _decide(
+    networks: Networks, tx: Connection, port_id: str, changes: PortChanges, owner: Owner, *, activates: bool
+) -> _Change | None:
+    """Lock the port; return what becomes of it, None while its claim is being given back."""
+    port = await lock_for_client(tx, port_id, changes.revision)
+    device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
+    requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
+    if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
+        _refuse_leaving(port, owner)
+    releasing, _claiming = await claims.list_busy(tx, [port_id])
+    if releasing:
+        return None
+    if activates:
+        binding = binding_on(port_id, changes.host or "", await list_bindings(tx, port))
+        if binding.active:
+            raise PortBindingAlreadyActive(f"Binding for port {port_id} on host {binding.host} is already active.")
+        changes = PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
+    change = await _plan(tx, port, changes)
+    renews = readdressing.renews(port, change.port)
+    return msgspec.structs.replace(change, renews=renews, keeps_binding=activates)
 
-    Where a claim is needed first, nothing is written, and the ticket of its intent goes to the tickets.
-    """
-    for _ in range(RELEASE_ROUNDS_MAX):
-        async with networks.database.transaction() as tx:
-            port = await lock_for_client(tx, port_id, changes.revision)
-            device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
-            most = networks.settings.max_fixed_ips_per_port
-            requests.refuse_surplus(changes.fixed_ips, device_owner, most=most)
-            if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
-                _refuse_leaving(port, owner)
-            releasing, _claiming = await claims.list_busy(tx, [port_id])
-            if not releasing:
-                if activating is not None:
-                    changes = await activating(tx, port)
-                change = await _plan(tx, port, changes)
-                change = msgspec.structs.replace(
-                    change,
-                    renews=readdressing.renews(port, change.port),
-                    keeps_binding=activating is not None,
-                )
-                if not change.needs_claim:
-                    locked = await _lock_subnets(tx, port, change, change.placings)
-                    return port, change, await _write(networks, tx, port, change, change.placings, locked)
-                await assignments.refuse_taken(tx, change.placings)
-                tickets.append(await assignments.open_intent(networks, tx, port_id))
-                return port, change, []
-        await releases.work_off(networks, [port_id])
-    raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
+
+async def list_bindings(tx: Connection, port: Port) -> list[Binding]:
+    """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
+    if not is_of_server(port.device_owner):
+        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
+    active = Binding(
+        host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
+    )
+    return [active, *await port_bindings.list_inactive(tx, port.id)]
+
+
+def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
+    """Return the binding that is on the host. Raises PortBindingNotFound."""
+    for binding in bindings:
+        if binding.host == host:
+            return binding
+    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
 
 
 async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
@@ -150,70 +164,61 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
         raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
 
 
-async def _claim_and_write(networks: Networks, port: Port, change: _Change, ticket: int) -> list[str]:
-    """ticket: of the port's intent, which is open."""
-    held = claim_of(port.addresses)
-    placing = await assignments.claim_any(networks, port.id, port.project_id, change.placings, ticket=ticket, held=held)
+async def _claim_and_write(networks: Networks, change: _Change, intents: Intents) -> list[str]:
+    """Claim beside what the port has, under its open intent, then write. Returns the servers that are to be told."""
+    port = change.before
+    want = Want(
+        port_id=port.id,
+        project_id=port.project_id,
+        placings=change.placings,
+        held=claim_of(port.addresses),
+        ticket=intents.tickets[port.id],
+    )
+    placing = await addresses.claim_one(networks, want)
     async with networks.database.transaction() as tx:
-        found = await port_rows.lock_ports(tx, [port.id])
-        now = found.get(port.id)
+        now = (await port_rows.lock_ports(tx, [port.id])).get(port.id)
         if now is None or now.revision != port.revision:
             raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-        await assignments.close_intent(tx, port.id, ticket)
-        locked = await _lock_subnets(tx, port, change, [placing])
-        servers = await _write(networks, tx, port, change, [placing], locked)
+        await intents.close(tx, port.id)
+        servers = await _write(networks, tx, change, [placing])
     crash_point("port.after-assign")
     return servers
 
 
-async def _lock_subnets(
-    tx: Connection, port: Port, change: _Change, placings: Sequence[Placing]
-) -> dict[str, tuple[SubnetKind, ...]]:
-    """Those of all providers concerned, by provider: all at once, by id, for one that came since may be before one that
-    is locked already. None if no address is.
+async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
+    """Write everything at once; the port is locked. Returns the servers that are to be told.
+
+    The subnets of all providers concerned are locked by one statement: one that came since may be before one that is
+    locked already. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
-    if not (placings or change.dropped or change.renews):
-        return {}
-    providers = {item.provider_uuid for item in port.addresses}
-    providers.update(placing.provider_uuid for placing in placings)
-    return await addresses.lock_provider_subnets(tx, sorted(providers))
-
-
-async def _write(
-    networks: Networks,
-    tx: Connection,
-    port: Port,
-    change: _Change,
-    placings: Sequence[Placing],
-    locked: Mapping[str, tuple[SubnetKind, ...]],
-) -> list[str]:
-    """Everything at once; the port and the subnets are locked. Returns the servers that are to be told.
-
-    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
-    """
+    port = change.before
+    touches_addresses = bool(placings or change.dropped or change.renews)
+    providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
+    locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
         await port_rows.update(tx, change.port)
         if change.port.host != port.host:
-            await _move_binding(tx, port, change)
+            await _move_binding(tx, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
             await port_bindings.delete_all(tx, port.id)
         if change.dropped:
-            await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
+            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in change.dropped])
         for placing in placings:
-            await assignments.assign_claimed(networks, tx, port.id, placing, locked.get(placing.provider_uuid, ()))
+            await addresses.give_one(networks, tx, change.port, placing, locked)
         if change.renews:
             kept = tuple(item for item in port.addresses if item not in change.dropped)
             behind = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
             await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
         if change.trims:
-            await claims.insert_releases(tx, [change.port.id])
-        if not (change.dropped or placings or change.renews) and _shown(port) == _shown(change.port):
+            await claims.insert_releases(tx, [port.id])
+        if not touches_addresses and _shown(port) == _shown(change.port):
             return []
         return await notices.note(tx, port, change.port)
 
 
-async def _move_binding(tx: Connection, port: Port, change: _Change) -> None:
-    """The active binding goes to another host: an inactive one there is no more."""
+async def _move_binding(tx: Connection, change: _Change) -> None:
+    """Move the active binding to another host, where an inactive one is no more."""
+    port = change.before
     if change.port.host is not None:
         await port_bindings.delete(tx, port.id, [change.port.host])
     if change.keeps_binding and port.host is not None:
@@ -232,21 +237,21 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
     if changes.fixed_ips is not None:
         return await _plan_fixed_ips(tx, port, changed, changes)
     if not changed.host or changed.host == port.host:
-        return _Change(changed)
-    state, host = await assignments.read_network(tx, port.network_id, changed.host)
+        return _Change(port, changed)
+    state, host = await addresses.read_network(tx, port.network_id, changed.host)
     if port.addresses or port.ip_allocation != requests.DEFERRED or port.host is not None:
         requests.refuse_host(changed, port.addresses, state, host=host, host_name=changed.host)
-        return _Change(changed)
+        return _Change(port, changed)
     plan = requests.plan_addresses(
         port.id, state, device_owner=changed.device_owner, host=host, host_name=changed.host, fixed_ips=None
     )
-    return _Change(changed, placings=plan.placings, needs_claim=bool(plan.placings))
+    return _Change(port, changed, placings=plan.placings, needs_claim=bool(plan.placings))
 
 
 async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: PortChanges) -> _Change:
     assert changes.fixed_ips is not None
     host_name = changed.host or ""
-    state, host = await assignments.read_network(tx, port.network_id, host_name)
+    state, host = await addresses.read_network(tx, port.network_id, host_name)
     follows = uses.gets_automatic(changed.device_owner)
     following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, following)
@@ -271,8 +276,9 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     if needs_claim:
         holds = add_allocations(holds, coming)
     else:
-        await assignments.refuse_taken(tx, placings)
+        await addresses.refuse_taken(tx, placings)
     return _Change(
+        port,
         changed,
         dropped=matched.dropped,
         placings=placings,

@@ -4,8 +4,7 @@ A release row says: make the claim of this port equal to its claimed addresses. 
 The ledger is told the capacity before a claim goes: an address outside the pools counts only while it is claimed.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence, Set
 
 import structlog
 
@@ -114,24 +113,6 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
         await work_off(networks, port_ids)
     except RoostError as error:
         log.warning("releasing claims failed; the reconciler retries", ports=len(port_ids), reason=str(error))
-
-
-@asynccontextmanager
-async def abandoning(networks: Networks, port_id: str) -> AsyncIterator[list[int]]:
-    """What fails or is cancelled inside leaves no intent and no claim; if the database is away, the intent expires.
-
-    Yields where the ticket of an intent goes as soon as it is known: a commit that is not heard of opens one too.
-    """
-    tickets: list[int] = []
-    try:
-        yield tickets
-    except BaseException:
-        try:
-            for ticket in tickets:
-                await abandon(networks, port_id, ticket)
-        except RoostError as error:
-            log.warning("releasing a port's claim failed; the reconciler retries", port=port_id, reason=str(error))
-        raise
 
 
 async def abandon(networks: Networks, port_id: str, ticket: int | None = None) -> None:

@@ -14,10 +14,11 @@ from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, assignments, capacity
+from roost.network.service import Networks, addresses, capacity
 from roost.network.service.macs import new_mac
-from roost.network.store import addresses, ports, subnets
+from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
+from roost.network.store import ports, subnets
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -115,7 +116,7 @@ async def _set_host(
     places = await store.list_places(tx, list_pairs(guests))
     held = {item.subnet_id for port in known.values() for item in port.addresses}
     held |= {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}
-    locked = await addresses.lock_subnets(tx, sorted(held | {p.subnet_id for some in places.values() for p in some}))
+    locked = await address_rows.lock_subnets(tx, sorted(held | {p.subnet_id for some in places.values() for p in some}))
     known = await ports.lock_ports(tx, list(known))  # R47
     plan = (await _plan(tx, {host: guests}))[host]
     wanted = {port.id: port for port in plan.ports}
@@ -128,7 +129,7 @@ async def _set_host(
     await ports.delete(tx, sorted(known.keys() - wanted.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | wanted.keys(), plan.ports, locked)
-    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in dropped])
+    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in dropped])
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
     now = await ports.lock_ports(tx, list(wanted))
     has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
@@ -167,17 +168,13 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
         for subnet in await subnets.list_subnets(tx, sorted({subnet_id for subnet_id, _ in named}))
         if uses.is_automatic(subnet)
     }
-    pooled = {pair for pair in await addresses.list_pooled(tx, named) if pair[0] not in automatic}
+    pooled = {pair for pair in await address_rows.list_pooled(tx, named) if pair[0] not in automatic}
     demands = [
         Demand(port.id, (subnet_id,), address, (subnet_id, address) in pooled, claimed=False)
         for (port, _, _), (subnet_id, address) in zip(missing, named, strict=True)
     ]
-    given, change = await assignments.hand_out(networks, tx, demands)
-    written = [item for item in given if item is not None]
-    assert len(written) == len(demands), "an address of a pool that no port has is free"
-    inserted = await addresses.insert(tx, written, [None] * len(written))
-    assert inserted, "no port has them, and the subnets are locked"
-    await addresses.change_free(tx, change)
+    given = await addresses.hand_out(networks, tx, demands)
+    assert None not in given, "an address of a pool that no port has is free"
 
 
 async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:

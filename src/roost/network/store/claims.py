@@ -19,15 +19,15 @@ async def insert_intent(tx: Connection, port_id: str, lives_s: float) -> int | N
     return ticket
 
 
-HAS_INTENT = """
--- network.has_intent
-SELECT EXISTS (SELECT FROM network.intent WHERE port_id = $1 AND ticket = $2)
+LIST_TICKETS = """
+-- network.list_tickets
+SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
 """
 
 
-async def has_intent(tx: Connection, port_id: str, ticket: int) -> bool:
-    """Whether the intent is there still, so that nobody else has claimed for the port since it was opened."""
-    return bool(await tx.fetchval(HAS_INTENT, port_id, ticket))
+async def list_tickets(tx: Connection, port_ids: Sequence[str]) -> dict[str, int]:
+    """Return the tickets of the ports' open intents: while one is there, nobody else has claimed for its port."""
+    return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_TICKETS, port_ids)}
 
 
 DELETE_INTENT = """
