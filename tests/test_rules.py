@@ -16,11 +16,10 @@ TESTS = Path(__file__).parent
 WINGS = ("placement", "compute", "conductor", "scheduling", "seams")
 """Wings in which no rule may be without a test; the network's are listed below until they have theirs."""
 
-UNCALLED_MAX = 67
+UNCALLED_MAX = 62
 UNCALLED_IN_NETWORK = frozenset(
     {
         "network.rules.addressing.block_range",
-        "network.rules.addressing.contains",
         "network.rules.addressing.difference",
         "network.rules.addressing.host_range",
         "network.rules.addressing.plan_pools",
