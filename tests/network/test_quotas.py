@@ -9,10 +9,9 @@ from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.errors import InvalidInput, NetworkNotFound, OverQuota
+from roost.network.errors import NetworkNotFound, OverQuota
 from roost.network.model.ports import Port, PortRequest
 from roost.network.rules import quotas as rules
-from roost.network.rules.requests import refuse_surplus
 from roost.network.service import creation, ports, quotas
 from roost.network.settings import NetworkSettings
 from roost.platform.quotas import QuotaUsage
@@ -200,19 +199,6 @@ async def test_projects_that_have_more_than_they_may_are_listed(cloud: Cloud) ->
     assert await quotas.list_over(cloud.networks) == []
     cloud.networks.settings = NetworkSettings(quota_port=1)
     assert await quotas.list_over(cloud.networks) == [QuotaUsage(PROJECT, "port", 1, 2)]
-
-
-@pytest.mark.parametrize(
-    ("count", "device_owner", "refused"),
-    [(None, "", False), (0, "", False), (5, "", False), (6, "", True), (6, "compute:nova", True),
-     (6, "network:dhcp", False), (16, "network:router_interface", False)],
-)  # fmt: skip
-def test_a_client_names_so_many_addresses(count: int | None, device_owner: str, refused: bool) -> None:
-    fixed_ips = None if count is None else ["address"] * count
-    if not refused:
-        return refuse_surplus(fixed_ips, device_owner, most=5)
-    with pytest.raises(InvalidInput, match=r"^Exceeded maximum amount of fixed ips per port\. 6 were named"):
-        refuse_surplus(fixed_ips, device_owner, most=5)
 
 
 async def test_a_port_has_as_many_named_addresses_as_the_option_says(api: Api, cloud: Cloud) -> None:

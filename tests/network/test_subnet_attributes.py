@@ -40,6 +40,16 @@ def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> N
     assert subnet_attributes.shown_routes(one, [one, leaving]) == ()
 
 
+def test_peers_are_led_to_in_the_order_of_their_addresses() -> None:
+    own = HostRoute("10.0.9.0/24", "10.0.1.9")
+    peers = [subnet(9, "c"), subnet(10, "b"), subnet(2, "b"), subnet(3, None)]
+    routes = subnet_attributes.peer_routes(subnet(1, "a", own), peers)
+    assert [route.destination for route in routes] == [f"10.0.{number}.0/24" for number in (2, 3, 9, 10)]
+    assert {route.nexthop for route in routes} == {"gateway1"}
+    for lone in (subnet(1, None), subnet(1, "a", gateway=False), msgspec.structs.replace(peers[0], network_id="n2")):
+        assert subnet_attributes.peer_routes(lone, peers) == ()
+
+
 def test_the_owners_routes_come_first_and_one_that_leads_there_already_is_enough() -> None:
     others = [subnet(2, "b"), subnet(3, "c")]
     own = HostRoute("10.0.2.0/23", "10.0.1.9")
