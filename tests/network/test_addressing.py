@@ -138,7 +138,7 @@ def test_a_64_is_one_range_and_any_of_it_can_be_the_start() -> None:
     assert len(change.added) == 2
 
 
-@given(st.integers(0, 2**32 - 1) | st.integers(2**48, 2**128 - 1))
+@given(st.just(addressing.IPV4_MAX) | st.integers(0, addressing.IPV4_MAX) | st.integers(2**48, 2**128 - 1))
 def test_an_address_is_shown_as_it_is_read(address: int) -> None:
     assert addressing.parse(addressing.show(address)) == address
     assert addressing.version_of(address) == (6 if ":" in addressing.show(address) else 4)
@@ -271,6 +271,7 @@ def test_a_gateway_is_a_host_address_or_elsewhere(cidr: str, gateway: str, refus
         ("10.0.0.4", ["10.0.0.2 10.0.0.4"], GatewayConflictWithAllocationPools),
         ("10.0.0.6", ["10.0.0.2 10.0.0.4", "10.0.0.6 10.0.0.9"], GatewayConflictWithAllocationPools),
         (None, ["10.0.0.6 10.0.0.9", "10.0.0.1 10.0.0.5"], None),
+        (None, ["10.0.0.1 10.0.0.14"], None),
         (None, ["10.0.0.1 10.0.0.5", "10.0.0.5"], OverlappingAllocationPools),
         (None, ["10.0.0.0 10.0.0.5"], OutOfBoundsAllocationPool),
         (None, ["10.0.0.9 10.0.0.15"], OutOfBoundsAllocationPool),
@@ -321,6 +322,9 @@ def test_a_change_of_free_ranges_has_only_what_differs(
         ("10.0.0.128/25", "10.0.0.0/24", True),
         ("10.0.0.0/25", "10.0.0.128/25", False),
         ("10.0.0.0/8", "2001:db8::/32", False),
+        ("10.0.0.4/32", "10.0.0.4/31", True),
+        ("10.0.0.5/32", "10.0.0.4/31", True),
+        ("10.0.0.4/31", "10.0.0.5/32", True),
         ("2001:db8::/64", "2001:db8::/32", True),
     ],
 )
