@@ -20,6 +20,29 @@ BARE_NAMES = {
     *("found", "one", "held", "wanted", "asked", "made", "given", "left", "said", "told", "mine", "there", "around"),
     "behind",
 }
+VERBS = re.compile(
+    r"(Accept|Add|Allow|Answer|Append|Ask|Assign|Attach|Begin|Believe|Bind|Bring|Build|Call|Carry|Change|Check|"
+    r"Claim|Close|Compare|Confirm|Count|Create|Decide|Delete|Derive|Drop|End|Fill|Find|Forget|Give|Go|Have|Hold|"
+    r"Insert|Join|Keep|Lease|Leave|Let|List|Lock|Log|Make|Mark|Match|Move|Name|Note|Notify|Order|Pass|Publish|"
+    r"Put|Raise|Read|Rebuild|Record|Release|Remember|Rename|Repair|Repeat|Replace|Reshape|Return|Run|Say|Search|"
+    r"See|Send|Set|Show|Shut|Split|Start|Stop|Take|Tell|Trim|Try|Unassign|Unlock|Wait|Wake|Withdraw|Write|Yield)\b"
+)
+"""A function's docstring begins with one of these; a verb that is missing is added."""
+READ_TWICE = (
+    "Raise why the first of those cannot be that cannot.",
+    "Which transaction wrote the subnet as it is",
+    "addresses that followed from the one before",
+    "Whoever asked for them does not wait any more.",
+    "When subnets that are no capacity are full for all of them",
+    "All of them have.",
+    "The same of one; None when there is none.",
+    "One of them.",
+    "A null empties.",
+    "Their servers have these ports, which are locked, no more.",
+    "those whose claims move, or of which it is not noted yet",
+    "The ledger counts what it was told; False if some ports are others since",
+)
+"""The bad examples of docs/style.md, and others that a reader had to read twice."""
 SERVICES = ("placement", "network", "compute")
 ENTRY_POINTS = {"roost.cli.entry", "roost.cli.serving.process"}
 ROOMS = {
@@ -137,13 +160,31 @@ def files_say_what_they_are(house: House) -> Iterator[Breach]:
                 yield module, 1, f"{part!r} is no noun of docs/design.md"
 
 
-def names_say_what_they_name(house: House) -> Iterator[Breach]:
-    """Bare participles are left in the inside of the network wing alone, which is built anew later."""
+def bare_names(house: House) -> Iterator[Breach]:
     for module in house:
         kept = "held" if module.path == "compute/model/work.py" else ""  # Plan.held is written in databases
-        for node in ast.walk(module.tree) if module.wing != "network" else ():
+        for node in ast.walk(module.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE_NAMES - {kept}:
                 yield module, node.lineno, f"{node.id!r} names no kind of thing: {node.id}_… or a noun"
+
+
+def names_say_what_they_name(house: House) -> Iterator[Breach]:
+    """The network wing is counted apart: see NETWORK_MAX."""
+    yield from bare_names([module for module in house if module.wing != "network"])
+
+
+def docstrings_without_a_verb(house: House) -> Iterator[Breach]:
+    for module in house:
+        for node in ast.walk(module.tree):
+            words = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ""
+            if words and not VERBS.match(words):
+                yield module, node.lineno, f"{words.split()[0]!r} is no verb of VERBS"
+
+
+def sentences_to_read_twice(house: House) -> Iterator[Breach]:
+    for module in house:
+        text = " ".join(module.text.split())
+        yield from ((module, 1, sentence) for sentence in READ_TWICE if sentence in text)
 
 
 def services_files_are_in_rooms(house: House) -> Iterator[Breach]:
@@ -350,6 +391,21 @@ def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
     assert not breaches, "\n" + "\n".join(breaches)
 
 
+NETWORK_MAX = [(bare_names, 209), (docstrings_without_a_verb, 274), (sentences_to_read_twice, 12)]
+"""How often the network wing still breaks these rules. The numbers only fall."""
+
+
+@pytest.mark.parametrize(("rule", "most"), NETWORK_MAX, ids=lambda item: getattr(item, "__name__", ""))
+def test_the_network_wing_breaks_fewer_and_fewer_rules(rule: Callable[[House], Iterator[Breach]], most: int) -> None:
+    breaches = list(rule([module for module in read_house(SRC) if module.wing == "network"]))
+    lines = "\n".join(f"src/roost/{module.path}:{line}: {text}" for module, line, text in breaches)
+    assert len(breaches) <= most, f"{len(breaches)}, {most} are the most:\n{lines}"
+
+
+def test_sentences_that_are_read_twice_stand_in_no_other_wing() -> None:
+    assert not list(sentences_to_read_twice([module for module in read_house(SRC) if module.wing != "network"]))
+
+
 def test_the_design_is_read_in_one_sitting() -> None:
     assert (SRC.parents[1] / "docs" / "design.md").read_text().count("\n") <= 250
 
@@ -388,6 +444,12 @@ PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Re
             "a rule file may not import random",
         ),
         (names_say_what_they_name, {"cli/a.py": "found = 1\n"}, "'found' names no kind of thing"),
+        (
+            docstrings_without_a_verb,
+            {"network/a.py": 'def f():\n    """Return it."""\ndef g():\n    """It, as it is."""\n'},
+            "'It,' is no verb",
+        ),
+        (sentences_to_read_twice, {"network/a.py": '"""They go. All of\n    them have."""\n'}, "All of them have."),
         (services_files_are_in_rooms, {"network/a.py": DOC}, "in no room"),
         (rooms_import_what_they_may, {"network/model.py": "import asyncpg\n"}, "a model file may not import asyncpg"),
         (

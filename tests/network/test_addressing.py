@@ -138,7 +138,7 @@ def test_a_64_is_one_range_and_any_of_it_can_be_the_start() -> None:
     assert len(change.added) == 2
 
 
-@given(st.integers(0, 2**32 - 1) | st.integers(2**48, 2**128 - 1))
+@given(st.just(addressing.IPV4_MAX) | st.integers(0, addressing.IPV4_MAX) | st.integers(2**48, 2**128 - 1))
 def test_an_address_is_shown_as_it_is_read(address: int) -> None:
     assert addressing.parse(addressing.show(address)) == address
     assert addressing.version_of(address) == (6 if ":" in addressing.show(address) else 4)
@@ -148,6 +148,12 @@ def test_an_address_is_shown_as_it_is_read(address: int) -> None:
 def test_what_no_port_can_have_is_no_address(text: str) -> None:
     with pytest.raises(InvalidInput):
         addressing.parse(text)
+
+
+@pytest.mark.parametrize(("cidr", "ip_version"), [("2001:db8::/64", 4), ("10.0.0.0/24", 6), ("10.0.0.0/24", 5)])
+def test_a_cidr_has_the_ip_version_that_is_said(cidr: str, ip_version: int) -> None:
+    with pytest.raises(InvalidInput, match=f"does not match the ip_version '{ip_version}'"):
+        addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
 
 
 def test_an_ipv6_gateway_may_be_link_local_and_then_all_hosts_are_the_pool() -> None:
@@ -187,6 +193,11 @@ def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
         ("0.0.0.0/0", None, None, InvalidInput),
         ("2001:db8::1/64", None, None, InvalidInput),
         ("::/64", None, None, InvalidInput),
+        ("::/0", None, None, InvalidInput),
+        ("::ffff:10.0.0.0/120", None, None, InvalidInput),
+        ("2001:db8::%eth0/64", None, None, InvalidInput),
+        ("2001:db8::/64", "::1", None, InvalidInput),
+        ("2001:db8::/64", None, [("10.0.0.1", "10.0.0.9")], OutOfBoundsAllocationPool),
         ("2001:db8::/64", "10.0.0.1", None, InvalidInput),
         ("2001:db8::/64", None, [("10.0.0.2", "10.0.0.9")], OutOfBoundsAllocationPool),
         ("2001:db8::/64", None, [("2001:db8::1", "2001:db8::9")], GatewayConflictWithAllocationPools),
@@ -204,3 +215,118 @@ def test_a_wrong_subnet_is_refused(
 ) -> None:
     with pytest.raises(error):
         addressing.plan_subnet(cidr, gateway_ip=gateway, no_gateway=False, pools=pools)
+
+
+def parsed(*texts: str) -> list[AddressRange]:
+    """Return ranges from "first last", or from one address."""
+    pairs = [text.split() for text in texts]
+    return [AddressRange(addressing.parse(pair[0]), addressing.parse(pair[-1])) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("cidr", "block", "hosts"),
+    [
+        ("10.0.0.0/24", "10.0.0.0 10.0.0.255", "10.0.0.1 10.0.0.254"),
+        ("10.0.0.4/30", "10.0.0.4 10.0.0.7", "10.0.0.5 10.0.0.6"),
+        ("10.0.0.4/31", "10.0.0.4 10.0.0.5", "10.0.0.4 10.0.0.5"),
+        ("10.0.0.4/32", "10.0.0.4", "10.0.0.4"),
+        ("2001:db8::/126", "2001:db8:: 2001:db8::3", "2001:db8::1 2001:db8::3"),
+        ("2001:db8::4/127", "2001:db8::4 2001:db8::5", "2001:db8::4 2001:db8::5"),
+        ("2001:db8::4/128", "2001:db8::4", "2001:db8::4"),
+    ],
+)
+def test_hosts_may_have_all_of_a_cidr_but_its_ends(cidr: str, block: str, hosts: str) -> None:
+    assert [addressing.block_range(cidr), addressing.host_range(cidr)] == parsed(block, hosts)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "gateway", "refusal"),
+    [
+        ("10.0.0.0/29", "10.0.0.1", None),
+        ("10.0.0.0/29", "10.0.0.6", None),
+        ("10.0.0.0/29", "10.9.0.1", None),
+        ("10.0.0.4/31", "10.0.0.4", None),
+        ("10.0.0.0/29", "10.0.0.0", "10.0.0.0 is no host address of 10.0.0.0/29"),
+        ("10.0.0.0/29", "10.0.0.7", "10.0.0.7 is no host address of 10.0.0.0/29"),
+        ("10.0.0.0/29", "2001:db8::1", "does not match the ip_version '4'"),
+        ("2001:db8::/64", "fe80::1", None),
+        ("2001:db8::/64", "2001:db8::ffff:ffff:ffff:ffff", None),
+        ("2001:db8::/64", "2001:db8::", "is no host address of 2001:db8::/64"),
+        ("2001:db8::/64", "10.0.0.1", "does not match the ip_version '6'"),
+    ],
+)
+def test_a_gateway_is_a_host_address_or_elsewhere(cidr: str, gateway: str, refusal: str | None) -> None:
+    if refusal is None:
+        addressing.refuse_gateway(cidr, addressing.parse(gateway))
+        return
+    with pytest.raises(InvalidInput, match=refusal):
+        addressing.refuse_gateway(cidr, addressing.parse(gateway))
+
+
+@pytest.mark.parametrize(
+    ("gateway", "pools", "error"),
+    [
+        ("10.0.0.1", [], None),
+        ("10.0.0.5", ["10.0.0.2 10.0.0.4", "10.0.0.6 10.0.0.9"], None),
+        ("10.0.0.4", ["10.0.0.2 10.0.0.4"], GatewayConflictWithAllocationPools),
+        ("10.0.0.6", ["10.0.0.2 10.0.0.4", "10.0.0.6 10.0.0.9"], GatewayConflictWithAllocationPools),
+        (None, ["10.0.0.6 10.0.0.9", "10.0.0.1 10.0.0.5"], None),
+        (None, ["10.0.0.1 10.0.0.14"], None),
+        (None, ["10.0.0.1 10.0.0.5", "10.0.0.5"], OverlappingAllocationPools),
+        (None, ["10.0.0.0 10.0.0.5"], OutOfBoundsAllocationPool),
+        (None, ["10.0.0.9 10.0.0.15"], OutOfBoundsAllocationPool),
+        (None, ["10.0.0.5 10.0.0.4"], InvalidInput),
+        (None, ["10.0.0.5"] * (addressing.POOLS_MAX + 1), InvalidInput),
+    ],
+)
+def test_pools_are_in_order_of_hosts_and_without_the_gateway(
+    gateway: str | None, pools: list[str], error: type[Exception] | None
+) -> None:
+    number = None if gateway is None else addressing.parse(gateway)
+    pairs = [(text.split()[0], text.split()[-1]) for text in pools]
+    if error is None:
+        assert addressing.plan_pools("10.0.0.0/28", number, pairs) == tuple(sorted(parsed(*pools)))
+        return
+    with pytest.raises(error):
+        addressing.plan_pools("10.0.0.0/28", number, pairs)
+    if number is not None:
+        with pytest.raises(error, match=f"^Gateway {gateway} is within the allocation pool"):
+            addressing.refuse_gateway_in_pools(number, parsed(*pools))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"a": []}, {"a": []}),
+        ({"a": ["10.0.0.2 10.0.0.6"]}, {"a": ["10.0.0.2 10.0.0.6"]}),
+        ({"a": ["10.0.0.2 10.0.0.6"]}, {"a": []}),
+        ({"a": ["10.0.0.2 10.0.0.6", "10.0.0.9"]}, {"a": ["10.0.0.4 10.0.0.6", "10.0.0.9"]}),
+        ({"a": ["10.0.0.2 10.0.0.6"], "b": ["10.1.0.2"]}, {"a": ["10.0.0.2", "10.0.0.4"], "b": ["10.1.0.2"]}),
+    ],
+)
+def test_a_change_of_free_ranges_has_only_what_differs(
+    before: dict[str, list[str]], after: dict[str, list[str]]
+) -> None:
+    old, new = ({name: parsed(*texts) for name, texts in ranges.items()} for ranges in (before, after))
+    change = addressing.difference(old, new)
+    old_pairs, new_pairs = ({(name, item) for name in ranges for item in ranges[name]} for ranges in (old, new))
+    assert set(change.removed) == old_pairs - new_pairs
+    assert set(change.added) == new_pairs - old_pairs
+
+
+@pytest.mark.parametrize(
+    ("cidr", "other", "expected"),
+    [
+        ("10.0.0.0/24", "10.0.0.0/24", True),
+        ("10.0.0.0/24", "10.0.0.128/25", True),
+        ("10.0.0.128/25", "10.0.0.0/24", True),
+        ("10.0.0.0/25", "10.0.0.128/25", False),
+        ("10.0.0.0/8", "2001:db8::/32", False),
+        ("10.0.0.4/32", "10.0.0.4/31", True),
+        ("10.0.0.5/32", "10.0.0.4/31", True),
+        ("10.0.0.4/31", "10.0.0.5/32", True),
+        ("2001:db8::/64", "2001:db8::/32", True),
+    ],
+)
+def test_subnets_overlap_where_they_share_addresses(cidr: str, other: str, expected: bool) -> None:
+    assert addressing.overlap(cidr, other) is expected

@@ -44,8 +44,6 @@ async def test_each_kind_has_tags(api: Api, cloud: Cloud) -> None:
             ("GET", f"/v2.0/{kind}/{MISSING}/tags", None, 404, "TagResourceNotFound"),
             ("PUT", f"/v2.0/{kind}/none/tags/red", None, 404, "TagResourceNotFound"),
             ("PUT", f"{path}/tags/{'x' * 256}", None, 400, "InvalidInput"),
-            ("PUT", f"{path}/tags", {"tags": ["a", "a"]}, 400, "InvalidInput"),
-            ("PUT", f"{path}/tags", {"tags": ["\x00"]}, 400, "InvalidInput"),
             ("PUT", f"{path}/tags", {"tags": [str(number) for number in range(51)]}, 400, "HTTPBadRequest"),
             ("PUT", f"{path}/tags", {"tags": "red"}, 400, "HTTPBadRequest"),
         ]

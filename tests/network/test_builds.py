@@ -99,19 +99,6 @@ async def test_a_users_port_goes_once_to_one_server_of_its_project(cloud: Cloud)
     assert await refusals(cloud.server(nic), cloud.server(nic)) == [f"Port {mine.id} is still in use."]
 
 
-async def test_a_port_that_its_user_gave_to_the_server_is_not_the_builds(cloud: Cloud) -> None:
-    """Nobody would be kept from changing it meanwhile."""
-    network, _ = await cloud.routed("10.1.0.0/29")
-    mine = await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
-    server = cloud.server(Nic(tag="0", port_id=mine.id))
-    await update_port(cloud.networks, mine.id, PortChanges(device_id=server.server_id))
-    (answer,) = await cloud.client.ensure_ports([server])
-    assert isinstance(answer, PortsRefused)
-    assert answer.reason == f"Port {mine.id} is still in use."
-    await update_port(cloud.networks, mine.id, PortChanges(device_id=""))
-    assert await cloud.ensure(server) == await cloud.ensure(server)
-
-
 async def test_a_port_that_was_taken_from_its_server_and_given_to_another_stays_when_the_first_goes(
     cloud: Cloud,
 ) -> None:

@@ -9,7 +9,7 @@ from tests.network.test_ranges import points, ranges
 from tests.network.test_uses import SLAAC, a_subnet
 
 from roost.network.model.networks import Holdings, ProviderSource, Subnet
-from roost.network.rules import capacity, drift
+from roost.network.rules import capacity
 from roost.seams.addresses import TOTAL_MAX, count_capacity
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
@@ -104,9 +104,3 @@ def test_the_classes_of_a_provider_are_those_of_subnets_that_count() -> None:
 def test_which_changes_the_ledger_is_told(changes: dict[str, object], told: bool) -> None:
     same = {"cidr": "10.0.0.0/8", "ip_version": 4, "pools": ranges({1, 2})}
     assert capacity.changes_capacity(a_subnet(**same), a_subnet(**{**same, **changes})) is told
-
-
-def test_a_mark_that_is_wrong_is_told_with_the_right_one() -> None:
-    found = drift.judge_marks("10.0.0.2", marks=(True, False), marks_wanted=(False, False), name="s")
-    assert (found.key, found.name) == ("10.0.0.2", "s")
-    assert found.says == "is in the pools and not claimed, should be outside the pools and not claimed"

@@ -12,7 +12,7 @@ from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, SubnetInUse
-from roost.network.model.networks import AddressRange, Host, Network, Subnet
+from roost.network.model.networks import AddressRange, Host, Link, Network, Subnet
 from roost.network.model.ports import Address, FixedIpRequest, Port, PortFilter, PortOrigin, PortRequest
 from roost.network.rules import addressing, flat, port_bindings
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
@@ -125,7 +125,12 @@ def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
     server = Server(server_id="server", project_id=PROJECT, nics=(nic,))
     port = flat.with_pools(flat.planned_port(server, nic, "port"), nic, [pool("p", "cell1")])
     assert (port.pools, port.pinned, port.fixed_ip, port.revision) == (("p",), True, "10.0.0.3", 0)
-    port = flat.with_pools(flat.planned_port(server, NIC, "port"), NIC, [pool("p", "cell1")])
+    planned = flat.planned_port(server, NIC, "port")
+    assert planned == seam.Port(
+        id="port", tag="0", network_id="flat", project_id=PROJECT, mac_address="", revision=0,
+        preserve_on_delete=False, needs_address=True, is_held=False,
+    )  # fmt: skip
+    port = flat.with_pools(planned, NIC, [pool("p", "cell1")])
     assert (port.pools, port.pinned, port.fixed_ip, port.needs_address) == (("p",), False, None, True)
 
 
@@ -197,6 +202,37 @@ def test_a_server_is_to_claim_as_many_of_each_pool_as_it_has_and_all_else_that_i
     for subnet in ("0", "1", "2"):
         count = sum(pool_id == subnet for pool_id, _ in items)
         assert claim.get(subnet) == ({IPV4_ADDRESS: count} if count else None)
+
+
+@pytest.mark.parametrize(
+    ("network", "refusals"),
+    [
+        (FLAT, ["no ports", "no segments"]),
+        (PLAIN, []),
+        *(
+            (msgspec.structs.replace(FLAT, **attribute), ["no ports", "no segments", "no provider"])
+            for attribute in (
+                {"network_type": "vlan"}, {"physical_network": "rack1"}, {"segmentation_id": 0},
+                {"links": (Link(network_type="vlan"),)},
+            )
+        ),
+        (msgspec.structs.replace(PLAIN, network_type="vlan", physical_network="rack1", segmentation_id=7), []),
+    ],
+)  # fmt: skip
+def test_a_flat_network_has_no_ports_segments_and_provider_attributes(network: Network, refusals: list[str]) -> None:
+    rules = [(flat.refuse_port, "no ports"), (flat.refuse_segment, "no segments"), (flat.refuse_network, "no provider")]
+    for rule, words in rules:
+        if words in refusals:
+            with pytest.raises(InvalidInput, match=words):
+                rule(network)
+        else:
+            rule(network)
+
+
+def test_of_a_claim_only_addresses_are_shown() -> None:
+    claim = {"p2": {IPV4_ADDRESS: 1}, "host": {"VCPU": 2}, "p1": {IPV4_ADDRESS: 3}}
+    assert flat.show_claim(claim, {"p1", "p2", "p3"}) == "3 IPV4_ADDRESS of p1, 1 IPV4_ADDRESS of p2"
+    assert flat.show_claim(claim, set()) == "none"
 
 
 def test_a_pool_is_called_by_its_cell_and_by_its_cidr_where_the_cell_has_several() -> None:
@@ -465,15 +501,6 @@ async def test_a_pool_in_use_stays_and_one_that_is_deleted_leaves_nothing(cloud:
     assert await cloud.networks.placement.list_usages([one, two]) == {}
     assert cloud.compute.aggregates == {}
     await assert_clean(cloud)
-
-
-async def test_a_flat_network_takes_no_segment_and_no_provider_attributes(cloud: Cloud) -> None:
-    network, *_ = await two_cells(cloud)
-    with pytest.raises(InvalidInput, match="no segments"):
-        await cloud.segment(network, "rack1")
-    with pytest.raises(InvalidInput, match="no provider"):
-        await cloud.network(flat=True, physical_network="rack1")
-    assert str(uuid.UUID(network.id)) == network.id
 
 
 # The Network API.

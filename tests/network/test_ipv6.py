@@ -369,15 +369,10 @@ async def test_a_router_names_other_addresses_where_they_follow_from_macs(cloud:
 
 
 @pytest.mark.parametrize(
-    "stays",
-    [
-        pytest.param((), id="none_named"),
-        pytest.param(("10.1.0.3",), id="same_segment"),
-        pytest.param(("10.1.0.2", "10.1.0.3"), id="one_more"),
-        pytest.param(("10.2.0.2",), id="other_segment"),
-    ],
+    ("owner", "stays"),
+    [("", ()), ("", ("10.2.0.2",)), ("network:distributed", ("10.2.0.2",))],
+    ids=["none_named", "other_segment", "distributed"],
 )
-@pytest.mark.parametrize("owner", ["", "network:distributed"])
 async def test_another_mac_address_and_other_addresses_in_one_update(
     cloud: Cloud, owner: str, stays: tuple[str, ...]
 ) -> None:

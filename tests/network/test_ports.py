@@ -7,8 +7,6 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound
 from roost.network.errors import (
     HostNotCompatibleWithFixedIps,
     HostNotConnectedToAnySegment,
-    InvalidIpForNetwork,
-    InvalidIpForSubnet,
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     NetworkInUse,
@@ -231,39 +229,3 @@ async def test_conductors_clients_and_reconcilers_at_once_leave_sound_books(clou
     await reconcile_once(cloud.networks)
     assert [await cloud.used(segment.id) for segment in segments] == [(29, 0), (29, 0)]
     await assert_sound(cloud)
-
-
-@pytest.mark.parametrize(
-    ("more", "error", "says"),
-    [
-        (
-            {"host": "nowhere"},
-            HostNotConnectedToAnySegment,
-            r"no agent has reported it\. .* \(rack1, rack2\), or choose",
-        ),
-        ({"host": "bare"}, HostNotConnectedToAnySegment, r": it reports none\. Have it report .* \(rack1, rack2\)"),
-        ({"host": "other"}, HostNotConnectedToAnySegment, r": it reports office\. Have it report"),
-        ({"address": "192.0.2.1"}, InvalidIpForNetwork, r"192\.0\.2\.1 .*: 10\.1\.0\.0/29, 10\.2\.0\.0/29\."),
-        ({"address": "10.2.0.2", "subnet": 0}, InvalidIpForSubnet, r"10\.2\.0\.2 .*, which has 10\.1\.0\.0/29\."),
-    ],
-)
-async def test_a_refusal_says_what_there_is(
-    cloud: Cloud, more: dict[str, str | int], error: type[Exception], says: str
-) -> None:
-    """An operator who mistyped a host or an address need not look up what was meant."""
-    await cloud.client.set_hosts({"bare": [], "other": ["office"]})
-    network, (rack1, _) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
-    (subnet,) = [s for s in await subnets.list_subnets(cloud.networks) if s.provider_uuid == rack1.id]
-    named = (
-        FixedIpRequest(ip_address=str(more["address"]), subnet_id=subnet.id if "subnet" in more else None)
-        if "address" in more
-        else None
-    )
-    request = PortRequest(
-        network_id=network.id,
-        project_id=PROJECT,
-        host=str(more["host"]) if "host" in more else None,
-        fixed_ips=None if named is None else (named,),
-    )
-    with pytest.raises(error, match=says):
-        await ports.create_port(cloud.networks, request)

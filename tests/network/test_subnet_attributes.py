@@ -4,6 +4,7 @@ import ipaddress
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
@@ -35,6 +36,16 @@ def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> N
     assert subnet_attributes.shown_routes(six, everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, "a", gateway=False), everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, None), [subnet(1, None), subnet(2, None)]) == ()
+
+
+def test_peers_are_led_to_in_the_order_of_their_addresses() -> None:
+    own = HostRoute("10.0.9.0/24", "10.0.1.9")
+    peers = [subnet(9, "c"), subnet(10, "b"), subnet(2, "b"), subnet(3, None)]
+    routes = subnet_attributes.peer_routes(subnet(1, "a", own), peers)
+    assert [route.destination for route in routes] == [f"10.0.{number}.0/24" for number in (2, 3, 9, 10)]
+    assert {route.nexthop for route in routes} == {"gateway1"}
+    for lone in (subnet(1, None), subnet(1, "a", gateway=False), msgspec.structs.replace(peers[0], network_id="n2")):
+        assert subnet_attributes.peer_routes(lone, peers) == ()
 
 
 def test_the_owners_routes_come_first_and_one_that_leads_there_already_is_enough() -> None:
@@ -89,6 +100,21 @@ def test_wrong_name_servers_and_routes_are_refused(
         check()
 
 
+def test_as_many_as_may_be_are_taken_in_their_canonical_form() -> None:
+    nameservers = ["2001:DB8::1", *(f"2001:db8::{number}" for number in range(2, 6))]
+    assert subnet_attributes.check_nameservers(nameservers, 6) == ("2001:db8::1", *nameservers[1:])
+    routes = [HostRoute(f"10.{number}.0.0/24", "10.0.0.1") for number in range(20)]
+    assert subnet_attributes.check_host_routes(routes, 4) == tuple(routes)
+    assert subnet_attributes.check_host_routes([HostRoute("2001:DB8::/64", "FE80::1")], 6) == (
+        HostRoute("2001:db8::/64", "fe80::1"),
+    )  # fmt: skip
+    types = ["compute:" + "x" * 247, *(f"network:{number}" for number in range(63))]
+    assert subnet_attributes.check_service_types(types) == tuple(types)
+    for wrong in ([*types, "network:more"], ["compute:" + "x" * 248], ["compute:\0"]):
+        with pytest.raises(InvalidInput):
+            subnet_attributes.check_service_types(wrong)
+
+
 @pytest.mark.parametrize("zone", ["eth0", "\x00", "a" * 1000])
 def test_addresses_that_hosts_are_told_have_no_zone(zone: str) -> None:
     """It is any text whatever, NUL too, which the database does not take."""
@@ -103,6 +129,11 @@ def test_addresses_that_hosts_are_told_have_no_zone(zone: str) -> None:
 def test_dhcp_needs_a_subnet_that_can_have_it(cidr: str) -> None:
     with pytest.raises(InvalidInput):
         subnet_attributes.check_dhcp(cidr)
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/30", "1.0.0.0/8", "2001:db8::/126", "::/64"])
+def test_subnets_that_can_have_dhcp(cidr: str) -> None:
+    subnet_attributes.check_dhcp(cidr)
 
 
 def test_service_types_are_device_owners_each_once() -> None:

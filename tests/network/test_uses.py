@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from tests.network.cloud import NEVER
+from tests.network.parts import a_port
 
 from roost.network.errors import InvalidInput, InvalidSubnetServiceType
 from roost.network.model.networks import ProviderSource, Subnet
@@ -139,3 +140,41 @@ def test_a_subnet_is_for_servers_whose_owner_its_service_types_name_whole(
     service_types: tuple[str, ...], expected: bool
 ) -> None:
     assert uses.is_for_servers(a_subnet(service_types=service_types)) is expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "gets"),
+    [
+        ("", True),
+        ("compute:nova", True),
+        ("network:dhcp", True),
+        ("network:router_gateway", True),
+        ("network:router_interface", False),
+        ("network:ha_router_replicated_interface", False),
+        ("network:router_interface_distributed", False),
+        ("network:router_centralized_snat", False),
+    ],
+)
+def test_all_but_routers_ports_get_eui64_addresses_by_themselves(owner: str, gets: bool) -> None:
+    assert uses.gets_automatic(owner) is gets
+    port = a_port(device_owner=owner)
+    others = [a_subnet(id="other", service_types=("compute:x",), **SLAAC), a_subnet(id="plain")]
+    addresses = uses.automatic(port, [a_subnet(**SLAAC), *others])
+    ids = ["s", "other"] if owner == "network:dhcp" else ["s"]
+    assert [item.subnet_id for item in addresses] == (ids if gets else [])
+    for item in addresses:
+        assert addressing.show(item.address) == "2001:db8::f816:3eff:fe00:1"
+        assert (item.port_id, item.in_pool, item.claimed) == (port.id, False, False)
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [((), False), (("network:routed",), True), (("compute:nova", "network:routed"), True), (("network:x",), False)],
+)
+def test_only_a_subnet_that_is_routed_to_needs_no_segment(types: tuple[str, ...], expected: bool) -> None:
+    assert uses.needs_no_segment(a_subnet(service_types=types)) is expected
+
+
+@pytest.mark.parametrize(("ip_version", "name"), [(4, "IPV4_ADDRESS"), (6, "CUSTOM_IPV6_ADDRESS")])
+def test_each_ip_version_has_its_resource_class(ip_version: int, name: str) -> None:
+    assert uses.class_of(ip_version) == name

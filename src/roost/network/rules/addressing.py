@@ -1,7 +1,7 @@
-"""Decides which addresses are handed out and what becomes of the free ranges; defaults and limits of pools.
+"""Decides which addresses are handed out, what becomes of the free ranges, and the defaults and limits of pools.
 
-All by whole numbers, over the free ranges that it is given: as many as addresses are wanted are always enough, since
-each has at least one. Which subnets a port may use is decided in `uses`, which segment in `segments` and by the ledger.
+All addresses are whole numbers. A caller that wants n addresses reads n free ranges: each has at least one address.
+`uses` decides which subnets a port may use; `segments` and the ledger decide on which segment.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ from roost.network.rules.ranges import Ranges, holds, join, subtract
 POOLS_MAX = 1000
 IPV4_MAX = 2**32 - 1
 UNUSED = ipaddress.IPv6Network("::/80")
-"""Where IPv6 writes IPv4 addresses and its own loopback: no subnet is there, so that a number says its family."""
+"""IPv6 writes IPv4 addresses and its own loopback here. No subnet is here, so that a number says its family."""
 
 
 FreeRanges = Mapping[str, Sequence[AddressRange]]
@@ -33,10 +33,10 @@ FreeRanges = Mapping[str, Sequence[AddressRange]]
 
 
 class Demand(Struct, frozen=True):
-    """One address wanted for a port, from the first of the subnets that has one; address: exactly that one.
+    """One address that a port is to get, from the first of the subnets that has one free.
 
-    in_pool False: the address is outside every pool, so no free range knows it. claimed: it is capacity (of all of the
-    subnets), so the port's claim counts it.
+    address: the exact address; None for any. in_pool False: the address is outside every pool, so no free range knows
+    it. claimed: the address is capacity in each of the subnets, so the port's claim counts it.
     """
 
     port_id: str
@@ -60,24 +60,24 @@ def hand_out(
 ) -> tuple[list[Given | None], FreeChange]:
     """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
-    A port gets all that it demands or nothing. Each gets the next free address from where its subnet starts, then from
-    the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a named
-    address. starts: subnet id -> the address to start at; without one, the lowest.
+    A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start, then
+    from the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a
+    named address. starts: subnet id -> the address to start at; a subnet that is left out starts at its lowest.
     """
-    answers, left = _hand_out(demands, free, starts or {})
-    short = {demand.port_id for demand, given in zip(demands, answers, strict=True) if given is None}
-    if any(given is not None and given.port_id in short for given in answers):
-        # What they had gone without goes to nobody: whoever came after them has found something already.
-        kept = [index for index, demand in enumerate(demands) if demand.port_id not in short]
-        again, left = _hand_out([demands[index] for index in kept], free, starts or {})
+    answers, free_after = _hand_out(demands, free, starts or {})
+    short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
+    if any(answer is not None and answer.port_id in short for answer in answers):
+        # What these ports give up goes to nobody: every port after them has its addresses already.
+        whole = [index for index, demand in enumerate(demands) if demand.port_id not in short]
+        answers_of_whole, free_after = _hand_out([demands[index] for index in whole], free, starts or {})
         answers = [None] * len(demands)
-        for index, given in zip(kept, again, strict=True):
-            answers[index] = given
-    return answers, difference(free, left)
+        for index, answer in zip(whole, answers_of_whole, strict=True):
+            answers[index] = answer
+    return answers, difference(free, free_after)
 
 
 def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
-    """Any address of the pools, each as likely; None where they have none."""
+    """Return an address of the pools at random, each as likely; None where the pools have none."""
     total = count(pools)
     if total == 0:
         return None
@@ -90,69 +90,64 @@ def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
 
 
 def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) -> FreeChange:
-    """Join addresses that are free again with the free ranges beside them.
+    """Return the change that joins addresses which are free again with the free ranges beside them.
 
-    addresses: subnet id -> addresses in its pools. neighbours: the ranges next below and above each, where there are.
+    addresses: subnet id -> addresses in its pools. neighbours: the free ranges next below and above each address.
     """
-    after: dict[str, Ranges] = {}
-    for subnet_id, freed in addresses.items():
-        singles = [AddressRange(address, address) for address in freed]
-        after[subnet_id] = join([*neighbours.get(subnet_id, ()), *singles])
-    return difference({subnet_id: neighbours.get(subnet_id, ()) for subnet_id in after}, after)
+    before = {subnet_id: neighbours.get(subnet_id, ()) for subnet_id in addresses}
+    after = {
+        subnet_id: join([*before[subnet_id], *(AddressRange(address, address) for address in freed)])
+        for subnet_id, freed in addresses.items()
+    }
+    return difference(before, after)
 
 
 def difference(before: FreeRanges, after: FreeRanges) -> FreeChange:
-    """What makes the one the other; of the same subnets."""
-    removed: list[tuple[str, AddressRange]] = []
-    added: list[tuple[str, AddressRange]] = []
-    for subnet_id, ranges in before.items():
-        old, new = set(ranges), set(after[subnet_id])
-        removed += [(subnet_id, item) for item in sorted(old - new)]
-        added += [(subnet_id, item) for item in sorted(new - old)]
-    return FreeChange(tuple(removed), tuple(added))
+    """Return the change that turns some free ranges into others. Both mappings have the same subnets."""
+
+    def only_in(ranges: FreeRanges, others: FreeRanges) -> tuple[tuple[str, AddressRange], ...]:
+        return tuple((name, item) for name in before for item in sorted(set(ranges[name]) - set(others[name])))
+
+    return FreeChange(only_in(before, after), only_in(after, before))
 
 
 def count(ranges: Iterable[AddressRange]) -> int:
-    """How many addresses the ranges have."""
+    """Return how many addresses the ranges have; none of them overlap."""
     return sum(item.last - item.first + 1 for item in ranges)
-
-
-def contains(ranges: Iterable[AddressRange], address: int) -> bool:
-    """Whether the address is in one of the ranges."""
-    return any(item.first <= address <= item.last for item in ranges)
 
 
 @lru_cache(maxsize=1 << 14)
 def parse(text: str) -> int:
-    """An address as a whole number; an IPv6 one is above IPV4_MAX. Raises InvalidInput."""
+    """Return an address as a whole number, above IPV4_MAX for IPv6. Raises InvalidInput."""
     try:
         return int(ipaddress.IPv4Address(text))
     except ValueError:
         pass
     try:
-        found = ipaddress.IPv6Address(text)
+        address = ipaddress.IPv6Address(text)
     except ValueError as error:
         raise InvalidInput(f"'{text}' is not an IP address.") from error
-    if found in UNUSED or found.scope_id is not None:
+    if address in UNUSED or address.scope_id is not None:
         raise InvalidInput(f"'{text}' is not an address that a port can have.")
-    return int(found)
+    return int(address)
 
 
 def show(address: int) -> str:
-    """An address as people write it."""
+    """Return an address as people write it."""
     return str(ipaddress.IPv4Address(address) if address <= IPV4_MAX else ipaddress.IPv6Address(address))
 
 
 def version_of(address: int) -> int:
-    """The IP version of an address: 4 or 6."""
+    """Return the IP version of an address: 4 or 6."""
     return 4 if address <= IPV4_MAX else 6
 
 
 @lru_cache(maxsize=1 << 14)
 def host_range(cidr: str) -> AddressRange:
-    """The addresses that hosts may have: not the network's (IPv6: the routers'), and no IPv4 broadcast address.
+    """Return the addresses of a CIDR that hosts may have.
 
-    Remembered: for each address that ports of one request name, all subnets of their network may be asked.
+    The first is the network's own (of IPv6 the routers'), and the last of IPv4 is for broadcasts. The answers are
+    cached: a request that names many addresses looks at all subnets of its network for each.
     """
     block = ipaddress.ip_network(cidr)
     first, last = int(block.network_address), int(block.broadcast_address)
@@ -163,14 +158,14 @@ def host_range(cidr: str) -> AddressRange:
 
 @lru_cache(maxsize=1 << 14)
 def block_range(cidr: str) -> AddressRange:
-    """All addresses of a CIDR. Remembered: each new subnet of one request is held against all of its network."""
+    """Return all addresses of a CIDR. The answers are cached: a new subnet is compared with all of its network."""
     block = ipaddress.ip_network(cidr)
     return AddressRange(int(block.network_address), int(block.broadcast_address))
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether the CIDRs of two subnets share addresses; of different families they never do: see UNUSED."""
-    first, second = block_range(one), block_range(other)
+def overlap(cidr: str, other_cidr: str) -> bool:
+    """Return whether the CIDRs of two subnets share addresses; those of two families never do: see UNUSED."""
+    first, second = block_range(cidr), block_range(other_cidr)
     return first.first <= second.last and second.first <= first.last
 
 
@@ -182,10 +177,10 @@ def plan_subnet(
     pools: Sequence[tuple[str, str]] | None,
     ip_version: int | None = None,
 ) -> SubnetPlan:
-    """Check a subnet and fill in what was not said: the first host address is the gateway, all others are the pool.
+    """Return a subnet, checked, with its defaults: the first host address is the gateway, all others are the pool.
 
-    gateway_ip None: by default. no_gateway: none at all. pools: (first, last), None for the default. ip_version: what
-    all addresses have to be, None for whatever the cidr is.
+    gateway_ip: None for the default. no_gateway: the subnet has none at all. pools: (first, last) of each; None for the
+    default. ip_version: the version that all addresses must have; None for that of the CIDR.
     Raises InvalidInput, OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools.
     """
     cidr, hosts = _checked_hosts(cidr, ip_version)
@@ -199,14 +194,15 @@ def plan_subnet(
         if not planned:
             raise InvalidInput(f"{cidr} has no address left beside its gateway: set gateway_ip to null, or enlarge it.")
     else:
-        planned = _checked_pools(cidr, hosts, gateway, pools)
+        planned = plan_pools(cidr, gateway, pools)
     return SubnetPlan(cidr, None if gateway is None else show(gateway), planned)
 
 
 def refuse_gateway(cidr: str, gateway: int) -> None:
-    """Raise InvalidInput for the network's or the broadcast address; one outside the subnet may be right.
+    """Raise InvalidInput when a gateway has another IP version, or is the network's or the broadcast address.
 
-    Source: Neutron, check_gateway_invalid_in_subnet: one elsewhere is reached in ways that a subnet does not know.
+    A gateway outside the subnet may be right: hosts reach it in ways that a subnet does not know.
+    Source: Neutron, check_gateway_invalid_in_subnet.
     """
     hosts, block = host_range(cidr), ipaddress.ip_network(cidr)
     if version_of(gateway) != block.version:
@@ -217,7 +213,7 @@ def refuse_gateway(cidr: str, gateway: int) -> None:
 
 
 def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
-    """Raise GatewayConflictWithAllocationPools: hosts would be given the gateway's own address."""
+    """Raise GatewayConflictWithAllocationPools when a pool would give the gateway's own address to a host."""
     for item in pools:
         if item.first <= gateway <= item.last:
             raise GatewayConflictWithAllocationPools(
@@ -227,12 +223,27 @@ def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None
 
 
 def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]]) -> tuple[AddressRange, ...]:
-    """Check the pools, (first, last), of a subnet that is; raises what plan_subnet does for pools."""
-    return _checked_pools(cidr, host_range(cidr), gateway, pools)
+    """Return the pools of a subnet, checked and in order. pools: (first, last) of each. Raises as plan_subnet does."""
+    if len(pools) > POOLS_MAX:
+        raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
+    hosts = host_range(cidr)
+    checked = sorted(AddressRange(parse(first), parse(last)) for first, last in pools)
+    for item in checked:
+        text = f"{show(item.first)}-{show(item.last)}"
+        if item.first > item.last:
+            raise InvalidInput(f"The allocation pool {text} ends before it starts.")
+        if item.first < hosts.first or item.last > hosts.last:
+            raise OutOfBoundsAllocationPool(f"The allocation pool {text} is not within the host addresses of {cidr}.")
+    if gateway is not None:
+        refuse_gateway_in_pools(gateway, checked)
+    for lower, upper in itertools.pairwise(checked):
+        if upper.first <= lower.last:
+            raise OverlappingAllocationPools(f"Allocation pools overlap at {show(upper.first)} in {cidr}.")
+    return tuple(checked)
 
 
 def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange]:
-    """The CIDR as it is written, and its host addresses."""
+    """Return the CIDR as it is written, and its host addresses. Raises InvalidInput."""
     example = "2001:db8::/64" if ip_version == 6 else "10.0.0.0/24"
     try:
         block = ipaddress.ip_network(cidr)
@@ -247,26 +258,6 @@ def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange
     return str(block), host_range(cidr)
 
 
-def _checked_pools(
-    cidr: str, hosts: AddressRange, gateway: int | None, pools: Sequence[tuple[str, str]]
-) -> tuple[AddressRange, ...]:
-    if len(pools) > POOLS_MAX:
-        raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
-    checked = sorted(AddressRange(parse(first), parse(last)) for first, last in pools)
-    for item in checked:
-        text = f"{show(item.first)}-{show(item.last)}"
-        if item.first > item.last:
-            raise InvalidInput(f"The allocation pool {text} ends before it starts.")
-        if item.first < hosts.first or item.last > hosts.last:
-            raise OutOfBoundsAllocationPool(f"The allocation pool {text} is not within the host addresses of {cidr}.")
-    if gateway is not None:
-        refuse_gateway_in_pools(gateway, checked)
-    for one, other in itertools.pairwise(checked):
-        if other.first <= one.last:
-            raise OverlappingAllocationPools(f"Allocation pools overlap at {show(other.first)} in {cidr}.")
-    return tuple(checked)
-
-
 def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ...]:
     if gateway is None:
         return (hosts,)
@@ -277,43 +268,46 @@ def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ..
 def _hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
 ) -> tuple[list[Given | None], FreeRanges]:
-    """What each gets, whatever the port's others get, and what is left."""
+    """Return what each demand gets by itself, whatever its port's other demands get, and the ranges free after it."""
     answers: list[Given | None] = [None] * len(demands)
-    there = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
-    taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in there}
+    free_joined = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
+    named: dict[str, set[int]] = {subnet_id: set() for subnet_id in free_joined}
     for index, demand in enumerate(demands):
         if demand.address is not None:
-            answers[index] = _give_named(demand, demand.address, there, taken)
-    left = {
+            answers[index] = _give_named(demand, demand.address, free_joined, named)
+    stacks = {
         subnet_id: _from_start(
-            subtract(ranges, [AddressRange(address, address) for address in taken[subnet_id]]), starts.get(subnet_id)
+            subtract(ranges, [AddressRange(address, address) for address in named[subnet_id]]), starts.get(subnet_id)
         )[::-1]
-        for subnet_id, ranges in there.items()
+        for subnet_id, ranges in free_joined.items()
     }
     for index, demand in enumerate(demands):
         for subnet_id in demand.subnet_ids if demand.address is None else ():
-            address = _take_next(left.get(subnet_id, []))
+            address = _take_next(stacks.get(subnet_id, []))
             if address is not None:
                 answers[index] = Given(demand.port_id, subnet_id, address, True, demand.claimed)
                 break
-    return answers, {subnet_id: join(ranges) for subnet_id, ranges in left.items()}
+    return answers, {subnet_id: join(ranges) for subnet_id, ranges in stacks.items()}
 
 
 def _give_named(
-    demand: Demand, address: int, there: Mapping[str, Ranges], taken: Mapping[str, set[int]]
+    demand: Demand, address: int, free: Mapping[str, Ranges], named: Mapping[str, set[int]]
 ) -> Given | None:
-    """Exactly this address, unless somebody has it. taken: of what was there, by those before; changed in place."""
+    """Return exactly this address, or None when another port has it.
+
+    free: subnet id -> joined ranges. named: subnet id -> those handed out to earlier demands, changed in place.
+    """
     if not demand.in_pool:
         return Given(demand.port_id, demand.subnet_ids[0], address, False, False)
     for subnet_id in demand.subnet_ids:
-        if subnet_id in there and holds(there[subnet_id], address) and address not in taken[subnet_id]:
-            taken[subnet_id].add(address)
+        if subnet_id in free and holds(free[subnet_id], address) and address not in named[subnet_id]:
+            named[subnet_id].add(address)
             return Given(demand.port_id, subnet_id, address, True, demand.claimed)
     return None
 
 
 def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
-    """The ranges in the order in which they are used up; the one that holds the start comes in two parts."""
+    """Return the ranges in the order of use. The range that holds the start comes in two parts."""
     if start is None:
         return sorted(ranges)
     above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]
@@ -322,10 +316,10 @@ def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[Addre
 
 
 def _take_next(ranges: list[AddressRange]) -> int | None:
-    """From ranges of which the last is used up first, changed in place."""
+    """Take the first address of the last range, which is changed in place; None when there is no range."""
     if not ranges:
         return None
-    following = ranges.pop()
-    if following.first < following.last:
-        ranges.append(AddressRange(following.first + 1, following.last))
-    return following.first
+    item = ranges.pop()
+    if item.first < item.last:
+        ranges.append(AddressRange(item.first + 1, item.last))
+    return item.first

@@ -1,6 +1,6 @@
-"""Decides whether the NICs of an unknown guest can be its server's ports, and what is claimed for them."""
+"""Decides whether hidden ports of an unknown guest can become its server's ports, and what is claimed for them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -20,38 +20,36 @@ def plan_adoption(
     subnets_by_id: Mapping[str, SubnetKind],
     flat_networks: Collection[str] = frozenset(),
 ) -> AdoptionPlan:
-    """Return which hidden ports become the server's, and which are; or why a NIC cannot be had.
+    """Return which hidden ports become the server's and which ports are so already, or why a NIC has none.
 
-    ports: all that hold an address of the guest, all of its server's, and those with an id that a NIC names; locked.
+    ports: locked; all that hold an address of the guest, all of its server's, and those with an id that a NIC names.
     """
     own = {port.id: port for port in ports if port.device_id == adoption.server_id}
     adopted, bound = [], []
     for nic in adoption.nics:
         addresses = {canonical(address) for address in nic.addresses}
-        there = [port for port in ports if addresses & {item.address for item in port.addresses}]
-        if nic.port_id in own and there in ([own[nic.port_id]], []):
+        holders = [port for port in ports if addresses & {item.address for item in port.addresses}]
+        if nic.port_id in own and holders in ([own[nic.port_id]], []):
             if {item.address for item in own[nic.port_id].addresses} != addresses:
                 return _refused(nic, f"port {nic.port_id} of its server has other addresses")
             bound.append(nic.port_id)
             continue
-        hidden = [port for port in there if port.of_unknown_guest and port.made_for == adoption.server_id]
-        taken = [port for port in ports if port.id == nic.port_id]
-        if len(hidden) != 1 or len(there) != 1:
+        hidden = [port for port in holders if port.of_unknown_guest and port.made_for == adoption.server_id]
+        if len(hidden) != 1 or len(holders) != 1:
             return _refused(nic, "no single port holds its addresses")
         (port,) = hidden
         if (port.host, port.network_id) != (adoption.host, nic.network_id):
             return _refused(nic, f"they are held on another host, or of another network than {nic.network_id}")
-        if taken:
+        if any(other.id == nic.port_id for other in ports):
             return _refused(nic, f"there is another port {nic.port_id}")
         if port.mac_address != nic.mac_address:
             return _refused(nic, f"its MAC address {nic.mac_address} is another port's")
-        is_flat = nic.network_id in flat_networks
         adopted.append(
             AdoptedPort(
                 hidden_id=port.id,
                 id=nic.port_id,
                 made=nic.made_by_roost,
-                nic_tag=nic.tag if is_flat else None,
+                nic_tag=nic.tag if nic.network_id in flat_networks else None,
                 mac_address=nic.mac_address,
                 addresses=tuple(
                     replace(
@@ -71,7 +69,7 @@ def plan_adoption(
 def claims_of(
     plan: AdoptionPlan, pool_ids: Collection[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
-    """Return what the server itself claims of pools of flat networks, and what each adopted port claims, by its id."""
+    """Return what the server itself claims of flat networks' pools, and what each adopted port claims, by port id."""
     flat: dict[str, dict[str, int]] = {}
     by_port = {}
     for port in plan.adopted:
@@ -84,7 +82,7 @@ def claims_of(
 
 
 def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:
-    """Return the provider as it is once these ports hold their addresses as any do."""
+    """Return the provider without the reserved addresses that these ports have from now on as any port has."""
     holdings = dict(source.holdings)
     for port in adopted:
         for item in port.addresses:
@@ -95,8 +93,4 @@ def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> 
 
 
 def _refused(nic: AdoptedNic, why: str) -> AdoptionPlan:
-    return AdoptionPlan(refusal=f"NIC {nic.tag} with {_shown(nic.addresses)}: {why}")
-
-
-def _shown(addresses: Sequence[str]) -> str:
-    return " and ".join(addresses) or "no address"
+    return AdoptionPlan(refusal=f"NIC {nic.tag} with {' and '.join(nic.addresses) or 'no address'}: {why}")

@@ -1,6 +1,6 @@
-"""Decides how many addresses networks and subnets have: in all, in pools, held, left.
+"""Counts the addresses of networks and subnets: in all, in pools, used, free.
 
-Whole numbers of any size: an IPv6 subnet has more addresses than 64 bits can count.
+Counts are whole numbers of any size: an IPv6 subnet has more addresses than 64 bits can count.
 Source: Neutron's extensions network-ip-availability and network-ip-availability-details.
 """
 
@@ -14,11 +14,11 @@ from roost.network.rules import addressing
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """Addresses of a subnet, or of all of a network's.
+    """Addresses of a subnet, or of all subnets of a network.
 
-    total: of the pools, or of the whole CIDR where there are none. in_subnet: what hosts can have; in_pools: what the
-    pools have. reserved: in no pool and held by nobody, so that only who names one gets it. free: in a pool and held
-    by nobody. in_subnet = used_in_pools + used_outside + reserved + free.
+    total: of the pools, or of the whole CIDR where there are none. in_subnet: those that hosts can have. in_pools:
+    those of the pools. used: those that ports hold.
+    in_subnet = used_in_pools + used_outside + reserved + free.
     """
 
     total: int = 0
@@ -29,17 +29,17 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     @property
     def used_outside(self) -> int:
-        """Held, in no pool."""
+        """Return how many are held and in no pool."""
         return self.used - self.used_in_pools
 
     @property
     def reserved(self) -> int:
-        """In no pool, and held by nobody."""
+        """Return how many are in no pool and held by nobody: a port gets one only by naming it."""
         return self.in_subnet - self.in_pools - self.used_outside
 
     @property
     def free(self) -> int:
-        """In a pool, and held by nobody."""
+        """Return how many are in a pool and held by nobody."""
         return self.in_pools - self.used_in_pools
 
 
@@ -65,10 +65,10 @@ def availabilities(
     *,
     ip_versions: Collection[int] = (),
 ) -> list[NetworkAvailability]:
-    """The networks, in order, with their subnets, by id. held: by subnet id; one that is left out holds nothing.
+    """Return the networks, in order, with their subnets, ordered by id.
 
-    A network without subnets has nought of everything; asked by IP version, it is not
-    there.
+    held: by subnet id; a subnet that is left out holds nothing. ip_versions: of the subnets; empty for all. With some,
+    networks that have no such subnet are left out.
     """
     by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
     for subnet in sorted(subnets, key=lambda item: item.id):
@@ -77,7 +77,7 @@ def availabilities(
             by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
     return [
         NetworkAvailability(
-            network, _sum([item.counts for item in by_network[network.id]]), tuple(by_network[network.id])
+            network, _add_up([item.counts for item in by_network[network.id]]), tuple(by_network[network.id])
         )
         for network in networks
         if by_network[network.id] or not ip_versions
@@ -97,11 +97,5 @@ def _counts(subnet: Subnet, held: Held) -> Counts:
     )
 
 
-def _sum(parts: Sequence[Counts]) -> Counts:
-    return Counts(
-        total=sum(part.total for part in parts),
-        in_subnet=sum(part.in_subnet for part in parts),
-        in_pools=sum(part.in_pools for part in parts),
-        used=sum(part.used for part in parts),
-        used_in_pools=sum(part.used_in_pools for part in parts),
-    )
+def _add_up(parts: Sequence[Counts]) -> Counts:
+    return Counts(**{name: sum(getattr(part, name) for part in parts) for name in Counts.__struct_fields__})

@@ -1,7 +1,7 @@
-"""Decides what is drift: where addresses, claims, free ranges, providers and host aggregates do not say the same.
+"""Decides what is drift: where addresses, claims, free ranges, providers and host aggregates contradict each other.
 
-All from what was read under the lock, or at a moment when nobody was at work; who reads, waits and repairs is
-`service/audit_*.py`. Here is also how each kind is told to operators.
+Each kind of drift has its words for operators here. `service/audit_*.py` reads under locks, or while nobody is at work;
+it waits and repairs too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
 
 
 def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | None:
-    """Return the drift of a port that names a server as its device, if any. server: None where there is none."""
+    """Return the drift of a port that names a server as its device, if any. server: None when it does not exist."""
     going = server is not None and (server.claiming or server.unfinished)  # R9
     if not going and (port.made or port.reserved):
         kind, says = PORT_STRAY, "neither runs nor is being built"
@@ -69,7 +69,7 @@ def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | No
     elif not port.reserved or server.unfinished:
         return None
     elif (port.made or port.held) and not port.bound:
-        # What a server came to run with was bound before; a conductor that lost its lease made or reserved this later.
+        # The server's own ports were bound before it ran: a conductor that lost its lease made or reserved this later.
         kind, says = PORT_LATE, "runs without it"
     else:
         kind, says = PORT_RESERVED, "is done"
@@ -77,19 +77,19 @@ def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | No
 
 
 def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | None:
-    """Return the drift of a port's claim that is not its addresses. port: None when it does not exist."""
-    wanted = claim_of(port.addresses if port else ())
-    if same_allocations(held, wanted):
+    """Return the drift of a port's claim, if the claim does not count its addresses. port: None if it is deleted."""
+    claim = claim_of(port.addresses if port else ())
+    if same_allocations(held, claim):
         return None
     if port is None:
         kind = PORT_CLAIM_STRAY
-    elif not wanted:
+    elif not claim:
         kind = PORT_CLAIM_IDLE
-    elif covers_allocations(held, wanted):
+    elif covers_allocations(held, claim):
         kind = PORT_CLAIM_LARGE
     else:
         kind = PORT_CLAIM_SMALL
-    says = f"claims {show_allocations(held)}, has {show_allocations(wanted)}"
+    says = f"claims {show_allocations(held)}, has {show_allocations(claim)}"
     return kind.drift(port_id, says, name=port.name if port else "")
 
 
@@ -103,14 +103,14 @@ def _show_marks(in_pool: bool, claimed: bool) -> str:
 
 
 def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
-    """Return what of the pools is free when these addresses are held: whole ranges, none beside another, in order."""
+    """Return the free ranges of the pools when these addresses are held: joined and in order."""
     return subtract(pools, (AddressRange(address, address) for address in held))
 
 
 def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *, held: int, overlapping: int) -> bool:
-    """Return whether free ranges and held addresses can be the pools, by numbers alone.
+    """Return whether free ranges and held addresses together are the pools, as far as counts can tell.
 
-    held: how many addresses of the pools ports have; overlapping: how many of all are in a free range.
+    held: how many addresses of the pools ports have. overlapping: how many held addresses are in a free range.
     """
     return (
         overlapping == 0
@@ -123,47 +123,47 @@ def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *
 def judge_free(
     subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
 ) -> Drift | None:
-    """Return the drift of free ranges that are not the pools without what is held, however they are cut."""
-    wanted, joined = free_of(pools, held), join(free)
-    if addressing.count(joined) == addressing.count(free) and joined == wanted:
+    """Return the drift of free ranges that are not the pools without the held addresses, however they are cut."""
+    right, joined = free_of(pools, held), join(free)
+    if addressing.count(joined) == addressing.count(free) and joined == right:
         return None
     overlapping = sum(holds(joined, address) for address in held)
-    says = f"{addressing.count(free)} free, {addressing.count(wanted)} should be; {overlapping} of them are held"
+    says = f"{addressing.count(free)} free, {addressing.count(right)} should be; {overlapping} of them are held"
     return FREE_WRONG.drift(subnet_id, says, name=name)
 
 
 def change_free(subnet_id: str, free: Iterable[AddressRange], wanted: Iterable[AddressRange]) -> FreeChange:
-    """Return the change that replaces all free ranges: one may begin where another did."""
+    """Return the change that replaces all free ranges, also by ranges that begin where old ones do."""
     return FreeChange(tuple((subnet_id, item) for item in free), tuple((subnet_id, item) for item in wanted))
 
 
 def judge_provider(
     uuid: str, wanted: ProviderState | None, found: ProviderState | None, *, sourced: bool
 ) -> Drift | None:
-    """Return the drift of a provider that is not what the pools of its segment or network make it.
+    """Return the drift of a provider that is not as the pools of its segment or network make it.
 
-    wanted: None where it should not exist; found: None where it does not. sourced: there is a segment or network.
+    wanted: None when it should not exist. found: None when it does not. sourced: its segment or network exists.
     """
     if wanted is None:
         what = "nothing with pools" if sourced else "no segment or network"
         return PROVIDER_STRAY.drift(uuid, f"{what} stands behind it", name=found.name) if found else None
     if found is None:
         return PROVIDER_WRONG.drift(uuid, "is missing", name=wanted.name)
-    said = []
+    differences = []
     if found.name != wanted.name:
-        said.append(f"its name is {found.name}")
+        differences.append(f"its name is {found.name}")
     if dict(found.inventories or {}) != dict(wanted.inventories or {}):
-        said.append(f"has {_totals(found)}, should have {_totals(wanted)}")
+        differences.append(f"has {_show_totals(found)}, should have {_show_totals(wanted)}")
     if (wanted.traits or frozenset()) - (found.traits or frozenset()):
-        said.append(f"traits {_list(found.traits or ())}, should be {_list(wanted.traits or ())}")
+        differences.append(f"traits {_list(found.traits or ())}, should be {_list(wanted.traits or ())}")
     if found.placement_aggregates != wanted.placement_aggregates:
-        in_, should = found.placement_aggregates or (), wanted.placement_aggregates or ()
-        said.append(f"in placement aggregates {_list(in_)}, should be in {_list(should)}")
-    return PROVIDER_WRONG.drift(uuid, "; ".join(said), name=wanted.name) if said else None
+        is_in, should = found.placement_aggregates or (), wanted.placement_aggregates or ()
+        differences.append(f"in placement aggregates {_list(is_in)}, should be in {_list(should)}")
+    return PROVIDER_WRONG.drift(uuid, "; ".join(differences), name=wanted.name) if differences else None
 
 
 def wanted_members(hosts: Mapping[str, frozenset[str]], sources: Sequence[ProviderSource]) -> dict[str, set[str]]:
-    """Return host aggregate -> hosts that should be in it. hosts: what segments.aggregates_by_host says."""
+    """Return host aggregate -> the hosts that should be in it. hosts: as segments.aggregates_by_host returns them."""
     members: dict[str, set[str]] = {segments.host_aggregate(source).uuid: set() for source in sources}
     for host, aggregates in hosts.items():
         for uuid in aggregates:
@@ -172,23 +172,23 @@ def wanted_members(hosts: Mapping[str, frozenset[str]], sources: Sequence[Provid
 
 
 def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str] | None) -> Drift | None:
-    """Return the drift of a host aggregate with other hosts than should be in it. found: None where there is none."""
+    """Return the drift of a host aggregate that has wrong members. found: None when the aggregate does not exist."""
     if found is None:
         return AGGREGATE_WRONG.drift(uuid, "is missing", name=name)
     missing, extra = sorted(wanted - set(found)), sorted(set(found) - wanted)
     if not missing and not extra:
         return None
-    said = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
-    return AGGREGATE_WRONG.drift(uuid, "; ".join(said), name=name)
+    differences = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
+    return AGGREGATE_WRONG.drift(uuid, "; ".join(differences), name=name)
 
 
-def _totals(state: ProviderState) -> str:
+def _show_totals(state: ProviderState) -> str:
     totals = (state.inventories or {}).items()
-    return ", ".join(f"{item.total} {name}" + _odd(item) for name, item in sorted(totals)) or "no inventory"
+    return ", ".join(f"{item.total} {name}" + _show_odd(item) for name, item in sorted(totals)) or "no inventory"
 
 
-def _odd(item: Inventory) -> str:
-    """Return what of an inventory is not as Roost makes it."""
+def _show_odd(item: Inventory) -> str:
+    """Return the fields of an inventory that Roost would have made otherwise, in words; empty when there are none."""
     usual = asdict(Inventory(total=item.total, max_unit=item.total))
     odd = [f"{name} {value}" for name, value in asdict(item).items() if value != usual[name]]
     return f" ({', '.join(odd)})" if odd else ""

@@ -1,6 +1,6 @@
-"""Says where no address is free, and where on the network some still are: one sentence for ports and for servers.
+"""Says where no address is free, and where on the network some are. Ports and servers get the same sentence.
 
-The words are those of roost.scheduling.explain, so that a server's fault and a port's refusal read alike.
+Its words are those of roost.scheduling.explain, so that a server's fault and a port's refusal read alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,30 +16,30 @@ ROOMS_MAX = 32
 
 
 class Room(Struct, frozen=True):
-    """A segment, a subnet or a whole network, and of each of its resource classes (addresses free, of how many)."""
+    """A segment, a subnet or a whole network. counts: resource class -> (addresses free, addresses in all)."""
 
     name: str
-    left: Mapping[str, tuple[int, int]]
+    counts: Mapping[str, tuple[int, int]]
 
 
 def named(item: Network | Segment | SubnetKind) -> str:
-    """What people call it, and its id: the error has to say which one it is."""
+    """Return the kind, the name if it has one, and the id, so that an error says which one it is."""
     kind = "subnet" if isinstance(item, SubnetKind) else "segment" if isinstance(item, Segment) else "network"
     return f"{kind} {item.name} ({item.id})" if item.name else f"{kind} {item.id}"
 
 
 def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, held: int = 0) -> str:
-    """No address is free on what is named; rooms: what the network has, the full ones among them.
+    """Return the sentence that no address is free on what `full` names.
 
-    held: how many addresses of the network unknown guests have.
+    rooms: all that the network has, the full ones too. held: how many of its addresses unknown guests hold.
     """
-    families = [name for name in ADDRESS_CLASSES if any(name in room.left for room in rooms)]
-    out = [name for name in families if not any(room.left[name][0] for room in rooms if name in room.left)]
+    families = [name for name in ADDRESS_CLASSES if any(name in room.counts for room in rooms)]
+    out = [name for name in families if not any(room.counts[name][0] for room in rooms if name in room.counts)]
     which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} " if out else ""
     called = network.name or network.id
     head = f"The {which}addresses of network {called} ran out" if out else f"Addresses of network {called}"
     several = len(rooms) > 1 or network.segmented
-    shown = [f"{room.name} {_told(room, families)}" if several else _told(room, families) for room in rooms[:ROOMS_MAX]]
+    shown = [(f"{room.name} " if several else "") + _show_counts(room, families) for room in rooms[:ROOMS_MAX]]
     if len(rooms) > ROOMS_MAX:
         shown.append(f"{len(rooms) - ROOMS_MAX} more")
     where = " or ".join(full if len(full) <= ROOMS_MAX else [*full[:ROOMS_MAX], f"{len(full) - ROOMS_MAX} more"])
@@ -47,9 +47,11 @@ def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, he
     return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}.{also}"
 
 
-def _told(room: Room, families: Sequence[str]) -> str:
+def _show_counts(room: Room, families: Sequence[str]) -> str:
     labels = {name: f"{FAMILY_WORDS[name]} " if len(families) > 1 else "" for name in families}
-    counts = [
-        f"{labels[name]}{room.left[name][0]} of {room.left[name][1]} free" for name in families if name in room.left
+    parts = [
+        f"{labels[name]}{room.counts[name][0]} of {room.counts[name][1]} free"
+        for name in families
+        if name in room.counts
     ]
-    return " and ".join(counts) or "no addresses"
+    return " and ".join(parts) or "no addresses"

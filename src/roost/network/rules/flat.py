@@ -1,10 +1,11 @@
 """Decides what holds for flat networks of the legacy kind: their pools, and where a server may get an address there.
 
-A flat network's subnets are pools, each of one cell: a group of hosts. A server's NIC there has a port that is made
-when the server's host is known and that clients never see. Its address is claimed by the server's own consumer,
-together with CPU and memory, then assigned from the pool that was claimed.
+A flat network's subnets are pools, each of one cell: a group of hosts. A server's NIC there has a port that clients
+never see. It is made when the server's host is known. The server's own consumer claims its address together with CPU
+and memory; the address then comes from the pool that was claimed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
@@ -12,22 +13,23 @@ import msgspec
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Network, Subnet
 from roost.network.rules import addressing
+from roost.network.rules.ranges import holds
 from roost.seams import network as seam
 from roost.seams.placement import IPV4_ADDRESS, Allocations
 
 Pools = Mapping[str, Sequence[Subnet]]
-"""The pools of flat networks, by the network's id."""
+"""Network id -> the pools of a flat network."""
 
 
 def refuse_network(network: Network) -> None:
-    """Raise InvalidInput where a new flat network says what only others have."""
-    said = network.network_type or network.physical_network or network.links or network.segmentation_id is not None
-    if network.flat and said:
+    """Raise InvalidInput when a new flat network has provider attributes."""
+    attributes = (network.network_type, network.physical_network, network.links, network.segmentation_id is not None)
+    if network.flat and any(attributes):
         raise InvalidInput("A network of roost:kind flat has no provider:* attributes: its pools belong to cells.")
 
 
 def refuse_subnet(network: Network, subnet: Subnet) -> None:
-    """Raise InvalidInput unless exactly the subnets of flat networks are pools of cells, and these as they must be."""
+    """Raise InvalidInput when a subnet of a flat network is no pool of a cell, or another subnet is one."""
     if not network.flat:
         if subnet.cell is not None:
             raise InvalidInput(
@@ -59,18 +61,18 @@ def refuse_port(network: Network) -> None:
 
 
 def refuse_nics(server: seam.ServerNics, pools: Pools, taken: Mapping[tuple[str, str], str]) -> str | None:
-    """Why the server cannot have its NICs on flat networks, in one sentence; None if it can, as far as is known yet.
+    """Return why the server cannot have its NICs on flat networks, in one sentence; None if nothing forbids it yet.
 
     taken: (network id, address) -> the server that has it.
     """
     for nic in server.nics:
-        mine = pools_of(nic, pools)
-        if mine is None:
+        nic_pools = pools_of(nic, pools)
+        if nic_pools is None:
             continue
         network_id, address = nic.network_id or "", nic.fixed_ip or ""
         if not pools[network_id]:
             return f"Network {network_id} has no pool in any cell: create a subnet with a roost:cell."
-        if not mine:
+        if not nic_pools:
             return f"{address} is in no pool of network {network_id}."
         holder = taken.get((network_id, address), server.server_id)
         if holder != server.server_id:
@@ -79,19 +81,19 @@ def refuse_nics(server: seam.ServerNics, pools: Pools, taken: Mapping[tuple[str,
 
 
 def pools_of(nic: seam.Nic, pools: Pools) -> Sequence[Subnet] | None:
-    """The pools from one of which the NIC gets its address; None where it is on no flat network."""
-    mine = pools.get(nic.network_id or "") if nic.port_id is None else None
-    if mine is None or nic.fixed_ip is None:
-        return mine
+    """Return the pools that may give the NIC its address; None when it is on no flat network."""
+    network_pools = pools.get(nic.network_id or "") if nic.port_id is None else None
+    if network_pools is None or nic.fixed_ip is None:
+        return network_pools
     try:
         address = addressing.parse(nic.fixed_ip)
     except InvalidInput:
         return []
-    return [pool for pool in mine if addressing.contains(pool.pools, address)]
+    return [pool for pool in network_pools if holds(pool.pools, address)]
 
 
 def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.Port:
-    """The port that a NIC gets once the server's host is known: on a flat network, or where its agent makes it."""
+    """Return the port that a NIC gets once the server's host is known: on a flat network, or made by the agent."""
     return seam.Port(
         id=port_id,
         tag=nic.tag,
@@ -106,27 +108,24 @@ def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.P
 
 
 def with_pools(port: seam.Port, nic: seam.Nic, pools: Sequence[Subnet]) -> seam.Port:
-    """The port of a NIC on a flat network; an address that was asked for stays, whatever becomes of the build."""
+    """Return the port of a NIC with its flat network's pools. An address that the NIC names pins the port."""
     pinned = port.pinned or nic.fixed_ip is not None
     return msgspec.structs.replace(port, pools=tuple(pool.id for pool in pools), fixed_ip=nic.fixed_ip, pinned=pinned)
 
 
 def server_claim(held: Allocations, has: Sequence[tuple[str, str]], providers: Set[str]) -> dict[str, dict[str, int]]:
-    """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds.
+    """Return what a server's claim should be: what it holds of other providers, and its addresses of each pool.
 
-    has: its addresses, as (pool, address). providers: all whose inventories are addresses, but for pools that are new:
-    those of the addresses are such too.
+    held: what the server claims now. has: its addresses, as (pool, address). providers: all known to be of addresses;
+    a new pool may be missing.
     """
-    counted = {*providers, *(pool_id for pool_id, _ in has)}
-    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in counted}
-    for pool_id, _ in has:
-        there = claim.setdefault(pool_id, {IPV4_ADDRESS: 0})
-        there[IPV4_ADDRESS] += 1
-    return claim
+    amounts = Counter(pool_id for pool_id, _ in has)
+    others = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in {*providers, *amounts}}
+    return others | {pool_id: {IPV4_ADDRESS: amount} for pool_id, amount in amounts.items()}
 
 
 def show_claim(held: Allocations, providers: Set[str]) -> str:
-    """What of a claim is addresses, in words."""
+    """Return the addresses of a claim, in words. providers: all whose inventories are addresses."""
     parts = [
         f"{amount} {name} of {uuid}" for uuid in sorted(held.keys() & providers) for name, amount in held[uuid].items()
     ]
@@ -134,7 +133,7 @@ def show_claim(held: Allocations, providers: Set[str]) -> str:
 
 
 def pool_names(pools: Iterable[Subnet]) -> dict[str, str]:
-    """Subnet id -> what people call the pool: its cell, with the CIDR where a cell has several."""
+    """Return subnet id -> the name of the pool: its cell, with the CIDR when the cell has several pools."""
     listed = list(pools)
     cells = [pool.cell for pool in listed]
     return {

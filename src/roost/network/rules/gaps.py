@@ -1,4 +1,4 @@
-"""Finds gaps in how networks are laid out: what nobody can use, though nothing contradicts anything."""
+"""Finds gaps in the layout of networks: what nobody can use although all records agree."""
 
 from collections.abc import Iterable, Sequence
 

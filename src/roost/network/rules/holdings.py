@@ -6,18 +6,18 @@ While its addresses change it is more: what the port has and what it gets, so th
 from collections.abc import Iterable
 
 from roost.network.model.ports import Address
-from roost.network.rules import uses
+from roost.network.rules import addressing, uses
 from roost.seams.network import PortBind
 from roost.seams.placement import add_allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
-    """What a port with these addresses is to hold; empty: nothing."""
+    """Return what a port with these addresses is to hold; empty for nothing."""
     claim: dict[str, dict[str, int]] = {}
     for item in addresses:
         if item.claimed:
             resources = claim.setdefault(item.provider_uuid, {})
-            name = uses.class_of(6 if ":" in item.address else 4)
+            name = uses.class_of(addressing.version_of(addressing.parse(item.address)))
             resources[name] = resources.get(name, 0) + 1
     return claim
 

@@ -1,7 +1,4 @@
-"""Decides what may carry a segment, and that no two segments are carried by the same.
-
-Source: Neutron's type drivers.
-"""
+"""Decides which link may carry a segment. No link carries two. Source: Neutron's type drivers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,7 +19,7 @@ MTU_MIN = {4: 68, 6: 1280}
 
 
 def refuse_link(link: Link, prefix: str = "") -> None:
-    """Raise InvalidInput for a link that nothing can carry; prefix: of the attributes' names."""
+    """Raise InvalidInput for a link that cannot exist. prefix: of the attributes' names in the error."""
     kind, number = link.network_type, link.segmentation_id
     if kind not in NETWORK_TYPES:
         raise InvalidInput(f"{prefix}network_type '{kind}': expected one of {', '.join(NETWORK_TYPES)}.")
@@ -39,15 +36,15 @@ def refuse_link(link: Link, prefix: str = "") -> None:
 
 
 def exclusive(links: Iterable[Link]) -> list[Link]:
-    """Those that only one segment can have: whose number is known, and whole physical networks."""
+    """Return the links that only one segment can have: those with a number, and whole physical networks."""
     return [link for link in links if link.segmentation_id is not None or link.network_type == "flat"]
 
 
 def refuse_taken(wanted: Sequence[Link], taken: Sequence[tuple[Link, str]]) -> None:
-    """Raise SegmentsContainDuplicateEntry for links that are wanted twice; for those that a segment of another network,
-    or of the same, has: VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    """Raise SegmentsContainDuplicateEntry when two of the wanted links are the same.
 
-    taken: those of the wanted that segments have, each with the network.
+    Raise FlatNetworkInUse, VlanIdInUse or TunnelIdInUse for the first link that a segment has already.
+    taken: those of the wanted links that segments have, each with the id of its network.
     """
     if len(set(wanted)) < len(wanted):
         raise SegmentsContainDuplicateEntry("Two of the segments are the same: each has a segmentation_id of its own.")
@@ -66,7 +63,7 @@ def refuse_taken(wanted: Sequence[Link], taken: Sequence[tuple[Link, str]]) -> N
 
 
 def refuse_other_link(network: Network, said: Mapping[str, str | int | None]) -> None:
-    """Raise InvalidInput where a change says that something else carries the network; said: by attribute."""
+    """Raise InvalidInput when a change names another link than the network's. said: attribute -> value."""
     (link,) = network.links if len(network.links) == 1 else (None,)
     for name, value in said.items():
         if value != getattr(link or network, name):
@@ -74,7 +71,7 @@ def refuse_other_link(network: Network, said: Mapping[str, str | int | None]) ->
 
 
 def refuse_small_mtu(mtu: int, subnets: Iterable[Subnet]) -> None:
-    """Raise NetworkMTUSubnetConflict for one that the IP versions of the network's subnets cannot do with.
+    """Raise NetworkMTUSubnetConflict when an MTU is too small for the IP version of one of the network's subnets.
 
     Source: Neutron, _validate_subnet_network_mtu, and the same on update of the network.
     """

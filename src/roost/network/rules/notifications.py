@@ -1,4 +1,4 @@
-"""What consumers are told of ports: what a change of a port is, and the payloads, as Neutron's notifier sends them.
+"""Decides which notifications a change of a port sends, and with which payloads.
 
 Source: Neutron, pecan_wsgi/hooks/notifier.py, for the events and what each has; Network API reference, for a port.
 """
@@ -13,26 +13,26 @@ from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 Payload = dict[str, Any]
 
 COUNTERS = frozenset({"revision_number", "updated_at"})
-"""What every write changes: alone it is no change that anybody is told of."""
-MADE = frozenset({
+"""Every write changes these. A port that differs in nothing else has not changed."""
+DECIDED_BY_SERVICE = frozenset({
     *("id", "status", "created_at", "updated_at", "revision_number", "ip_allocation"),
     *("binding:vif_type", "binding:vif_details", "port_security_enabled"),
 })  # fmt: skip
-"""What nobody asks of a new port: the service decides it."""
+"""Clients do not ask for these, so that the `.start` events leave them out."""
 
 
 def port_events(before: Port | None, after: Port | None) -> list[tuple[str, Payload]]:
-    """Return what tells that a port became another, in order: (event type, payload). None: there is no port.
+    """Return the notifications of a port's change, in order, as (event type, payload).
 
-    Ports that clients never see are not told of.
+    before: None for a new port. after: None for a deleted one. Ports that clients never see have no notifications.
     """
     if (before or after) is None or any(port is not None and port.hidden for port in (before, after)):
         return []
     if before is None:
         assert after is not None
         document = port_document(after)
-        wanted = {name: value for name, value in document.items() if name not in MADE}
-        return [("port.create.start", {"port": wanted}), ("port.create.end", {"port": document})]
+        request = {name: value for name, value in document.items() if name not in DECIDED_BY_SERVICE}
+        return [("port.create.start", {"port": request}), ("port.create.end", {"port": document})]
     if after is None:
         start: Payload = {"port_id": before.id}
         return [
@@ -43,8 +43,8 @@ def port_events(before: Port | None, after: Port | None) -> list[tuple[str, Payl
     changed = {name: value for name, value in new.items() if value != old[name] and name not in COUNTERS}
     if not changed:
         return []
-    wanted = {name: value for name, value in changed.items() if name not in MADE}
-    return [("port.update.start", {"port": wanted, "id": after.id}), ("port.update.end", {"port": new})]
+    request = {name: value for name, value in changed.items() if name not in DECIDED_BY_SERVICE}
+    return [("port.update.start", {"port": request, "id": after.id}), ("port.update.end", {"port": new})]
 
 
 def port_document(port: Port) -> Payload:
@@ -61,7 +61,7 @@ def port_document(port: Port) -> Payload:
         "status": "DOWN" if port.host is None else "ACTIVE",
         "device_id": port.device_id,
         "device_owner": port.device_owner,
-        "fixed_ips": [{"subnet_id": held.subnet_id, "ip_address": held.address} for held in port.addresses],
+        "fixed_ips": [{"subnet_id": item.subnet_id, "ip_address": item.address} for item in port.addresses],
         "ip_allocation": port.ip_allocation,
         "allowed_address_pairs": [],
         "extra_dhcp_opts": [],

@@ -1,6 +1,6 @@
-"""Decides which ports a server's build may have, and what binding, unbinding and giving back changes of a port.
+"""Decides which ports a server's build may have, and what binding and release change of a port.
 
-Which address a port gets is decided in `addressing`; that there is one, in the ledger.
+`addressing` decides which address a port gets. The ledger decides whether there is one.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -19,7 +19,7 @@ from roost.seams.service_types import COMPUTE_OWNER
 
 
 class Reservation(Struct, frozen=True):
-    """What it takes that a server has all its ports. port_ids: in the order of its NICs."""
+    """What to make and to reserve for a server to have all its ports. port_ids: in the order of its NICs."""
 
     server_id: str
     port_ids: tuple[str, ...]
@@ -28,7 +28,7 @@ class Reservation(Struct, frozen=True):
 
 
 class ReachableSubnets(Struct, frozen=True):
-    """A provider's physical network, or its cell, and its subnets where an address is to be assigned."""
+    """A provider's subnets, and the physical network or the cell of the hosts that reach them."""
 
     physical_network: str | None
     subnets: tuple[SubnetKind, ...] = ()
@@ -36,7 +36,7 @@ class ReachableSubnets(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """A port is to be bound with these addresses: one for each demand, and those that follow from its MAC."""
+    """A port is to be bound with one address for each demand, and with its EUI-64 addresses."""
 
     port_id: str
     provider_uuid: str
@@ -45,12 +45,12 @@ class Assignment(Struct, frozen=True):
 
 
 def is_of_server(device_owner: str) -> bool:
-    """Whether it is a server's port: no others have several bindings. Source: Network API, binding-extended."""
+    """Return whether the port is a server's: no other has several bindings. Source: Network API, binding-extended."""
     return device_owner.startswith(COMPUTE_OWNER)
 
 
 def port_id(server_id: str, nic: seam.Nic) -> str:
-    """The port of a server's NIC, whether it exists or not."""
+    """Return the id of the port of a server's NIC, whether the port exists or not."""
     return nic.port_id_of(server_id)
 
 
@@ -64,12 +64,12 @@ def decide_reservations(
     placed: bool = False,
     make: bool = True,
 ) -> list[Reservation | seam.PortsRefused]:
-    """For each server, in order: what to make and to reserve, or why a NIC cannot be had.
+    """Return for each server, in order, what to make and to reserve, or why it cannot have a NIC.
 
-    networks, ports: those that exist, as locked by this transaction. claiming: ports that are just getting an address
-    by a client's request. lost: servers whose port a client deleted during the build, which ends. placed: their hosts
-    are chosen, so they get ports on flat networks too. make: False where nothing is to be made or reserved. The first
-    server that wants a port gets it.
+    The first server that wants a port gets it.
+    networks, ports: those that exist, locked. claiming: ports for which a client's request is claiming an address.
+    lost: server id -> the port that a client deleted during the build, which fails. placed: the servers have hosts, so
+    ports on flat networks are made too. make: False to make and reserve nothing.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
@@ -84,19 +84,19 @@ def decide_reservations(
         ids = tuple(port_id(server.server_id, nic) for nic in server.nics)
         new: list[NewPort] = []
         reserved: list[Reserved] = []
-        for nic, wanted in zip(server.nics, ids, strict=True):
-            taken[wanted] = server.server_id
-            port = ports.get(wanted)
+        for nic, nic_port_id in zip(server.nics, ids, strict=True):
+            taken[nic_port_id] = server.server_id
+            port = ports.get(nic_port_id)
             if port is None:
                 assert nic.network_id is not None
                 tag = nic.tag if networks[nic.network_id].flat else None
                 if make and (placed or tag is None):
-                    new.append(NewPort(wanted, nic.network_id, server.project_id, server.server_id, owner, tag))
+                    new.append(NewPort(nic_port_id, nic.network_id, server.project_id, server.server_id, owner, tag))
             elif make and port.device_id != server.server_id:
                 origin = PortOrigin(
                     device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
                 )
-                reserved.append(Reserved(wanted, server.server_id, owner, origin))
+                reserved.append(Reserved(nic_port_id, server.server_id, owner, origin))
         answers.append(Reservation(server.server_id, ids, tuple(new), tuple(reserved)))
     return answers
 
@@ -104,29 +104,29 @@ def decide_reservations(
 def refuse_over_quota(
     decided: Sequence[Reservation | seam.PortsRefused], usages: Mapping[str, QuotaUsage]
 ) -> list[Reservation | seam.PortsRefused]:
-    """The same, without the servers whose new ports their project may not have; the first get what there is.
+    """Return the decisions, with a refusal for each server whose new ports exceed its project's quota.
 
-    usages: of the projects that have a limit.
+    The first servers get what there is. usages: by project, of those that have a limit.
     """
     answers: list[Reservation | seam.PortsRefused] = []
-    given: dict[str, int] = {}
+    granted: dict[str, int] = {}
     for answer in decided:
         shown = [port for port in answer.new if port.nic_tag is None] if isinstance(answer, Reservation) else []
         if shown and shown[0].project_id in usages:
             project_id = shown[0].project_id
             usage = usages[project_id]
-            had = given.get(project_id, 0)
-            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + had), len(shown))
+            before = granted.get(project_id, 0)
+            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + before), len(shown))
             if reason is not None:
                 answers.append(seam.PortsRefused(answer.server_id, reason))
                 continue
-            given[project_id] = had + len(shown)
+            granted[project_id] = before + len(shown)
         answers.append(answer)
     return answers
 
 
 def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
-    """The port as the conductor needs to know it. An address that this very build assigned does not pin it."""
+    """Return the port as the conductor needs to know it. An address that this very build assigned does not pin it."""
     return seam.Port(
         id=port.id,
         tag=nic.tag,
@@ -147,10 +147,11 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
 def decide_bind(
     bind: seam.PortBind, port: Port | None, host: Host | None, providers: Mapping[str, ReachableSubnets]
 ) -> seam.Bound | seam.BindRefused | Assignment | None:
-    """Bound: it is so already. Assignment: it may, with addresses. None: it may as it is. Else why it may not.
+    """Return what a bind changes of a port, or why it is refused.
 
-    providers: what stands behind the provider of the bind and of the port's addresses; for a port that claims nothing
-    and has none, behind all of its network's.
+    Bound: nothing, it is bound so. Assignment: the port gets its host and addresses. None: it gets its host only.
+    providers: by UUID, the bind's and that of the port's addresses. For a port that needs_automatic, all of its
+    network's.
     """
 
     def refused(reason: str, *, changed: bool = False) -> seam.BindRefused:
@@ -169,52 +170,55 @@ def decide_bind(
         return refused(reason, changed=True)
     if has is not None and bind.provider_uuid not in (None, has):
         return refused(f"Port {port.id} has an address on {has} already, not on {bind.provider_uuid}.")
-    wanted = has or bind.provider_uuid
-    if wanted is None and needs_automatic(bind, port):
+    provider_uuid = has or bind.provider_uuid
+    if provider_uuid is None and needs_automatic(bind, port):
         if bind.claimed:
             return refused(f"Port {port.id} has lost the address that it had.", changed=True)
         return _automatic(port, host, providers) or refused(
             f"Host {bind.host} reaches no segment of network {port.network_id} where addresses need no claim."
         )
-    if wanted is None:
+    if provider_uuid is None:
         return None
-    behind = providers.get(wanted)
-    if behind is None:
-        return refused(f"There is no segment, network or pool {wanted}.")
-    if not segments.reaches(host, behind.physical_network):
-        return refused(f"Host {bind.host} does not reach physical network {behind.physical_network}.")
-    if not segments.is_in_cell(host, behind.cell):
-        return refused(f"Pool {wanted} belongs to cell {behind.cell}, and host {bind.host} to another.")
+    provider = providers.get(provider_uuid)
+    if provider is None:
+        return refused(f"There is no segment, network or pool {provider_uuid}.")
+    if not segments.reaches(host, provider.physical_network):
+        return refused(f"Host {bind.host} does not reach physical network {provider.physical_network}.")
+    if not segments.is_in_cell(host, provider.cell):
+        return refused(f"Pool {provider_uuid} belongs to cell {provider.cell}, and host {bind.host} to another.")
     if has is not None:
         return None
-    demands = claimed_demands(port.id, bind.claimed, behind.subnets, bind.fixed_ip)
-    return Assignment(port.id, wanted, tuple(demands), tuple(uses.automatic(port, behind.subnets)))
+    demands = claimed_demands(port.id, bind.claimed, provider.subnets, bind.fixed_ip)
+    return Assignment(port.id, provider_uuid, tuple(demands), tuple(uses.automatic(port, provider.subnets)))
 
 
 def needs_automatic(bind: seam.PortBind, port: Port) -> bool:
-    """Whether a port that has no address and claims none is to get those that follow from its MAC."""
+    """Return whether the port has no address, and is to be bound without a claim: with EUI-64 addresses alone."""
     return bind.provider_uuid is None and not port.addresses and port.ip_allocation != NONE
 
 
 def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableSubnets]) -> Assignment | None:
-    """The segment that the host reaches, best one where nothing has to be claimed, with most such addresses."""
-    found = [
-        (not capacity.classes(behind.subnets), len(given), Assignment(port.id, uuid, (), tuple(given)))
-        for uuid, behind in providers.items()
-        if any(subnet.network_id == port.network_id for subnet in behind.subnets)
-        and segments.reaches(host, behind.physical_network)
-        and (given := uses.automatic(port, behind.subnets))
+    """Return the port's EUI-64 addresses on the best provider of its network that the host reaches; None for none.
+
+    A provider where nothing has to be claimed is better, then one with more such addresses.
+    """
+    choices = [
+        (not capacity.classes(provider.subnets), len(addresses), Assignment(port.id, uuid, (), tuple(addresses)))
+        for uuid, provider in providers.items()
+        if any(subnet.network_id == port.network_id for subnet in provider.subnets)
+        and segments.reaches(host, provider.physical_network)
+        and (addresses := uses.automatic(port, provider.subnets))
     ]
-    return max(found, key=lambda item: item[:2])[2] if found else None
+    return max(choices, key=lambda choice: choice[:2])[2] if choices else None
 
 
 def list_addresses_since(port: Port, addresses_before: Sequence[str] | None) -> list[Address]:
-    """Return the port's addresses that it did not have before; none where nobody knows what it had."""
+    """Return the port's addresses that it did not have before; none when `addresses_before` is None, so unknown."""
     return [] if addresses_before is None else [item for item in port.addresses if item.address not in addresses_before]
 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:
-    """What becomes of a server's port when the server goes; see BuildClient.release_ports."""
+    """Return what becomes of a server's port when the server goes; see BuildClient.release_ports."""
     addresses = [(item.subnet_id, item.address) for item in port.addresses]
     if port.made_for is not None:
         return Parting(port.id, None, tuple(addresses), True)
@@ -233,21 +237,21 @@ def _refusal(
     taken: Mapping[str, str],
     claiming: Set[str],
 ) -> str | None:
-    """Why the server cannot have its NICs, in one sentence; None if it can."""
+    """Return why the server cannot have its NICs, in one sentence; None if it can."""
     seen: set[str] = set()
     for nic in server.nics:
-        wanted = port_id(server.server_id, nic)
-        if wanted in seen:
-            return f"Port {wanted} is named twice."
-        seen.add(wanted)
-        if taken.get(wanted, server.server_id) != server.server_id:
-            return f"Port {wanted} is still in use."
+        nic_port_id = port_id(server.server_id, nic)
+        if nic_port_id in seen:
+            return f"Port {nic_port_id} is named twice."
+        seen.add(nic_port_id)
+        if taken.get(nic_port_id, server.server_id) != server.server_id:
+            return f"Port {nic_port_id} is still in use."
         reason = _refusal_of_network(nic, networks) if nic.port_id is None else None
-        port = ports.get(wanted)
+        port = ports.get(nic_port_id)
         if nic.port_id is not None:
-            reason = _refusal_of_port(server, wanted, port, claiming)
+            reason = _refusal_of_port(server, nic_port_id, port, claiming)
         elif port is not None and port.made_for != server.server_id:
-            reason = f"Port {wanted} exists and was not made for this server."
+            reason = f"Port {nic_port_id} exists and was not made for this server."
         if reason is not None:
             return reason
     return None
@@ -262,14 +266,14 @@ def _refusal_of_network(nic: seam.Nic, networks: Mapping[str, Network]) -> str |
     return None
 
 
-def _refusal_of_port(server: seam.ServerNics, wanted: str, port: Port | None, claiming: Set[str]) -> str | None:
+def _refusal_of_port(server: seam.ServerNics, nic_port_id: str, port: Port | None, claiming: Set[str]) -> str | None:
     if port is None or port.project_id != server.project_id or port.hidden:
-        return f"Port {wanted} could not be found."
-    # Not reserved is not held: a client that gave it to the very server could go on changing it under the build.
+        return f"Port {nic_port_id} could not be found."
+    # A port that is the server's but not reserved was given to it by a client, who could change it under the build.
     if port.device_id and (port.device_id != server.server_id or port.reserved_from is None):
-        return f"Port {wanted} is still in use."
+        return f"Port {nic_port_id} is still in use."
     if port.ip_allocation == IMMEDIATE and not port.addresses:
-        return f"Port {wanted} requires a FixedIP in order to be used."
-    if wanted in claiming:
-        return f"Port {wanted} is being given an address: repeat the request."
+        return f"Port {nic_port_id} requires a FixedIP in order to be used."
+    if nic_port_id in claiming:
+        return f"Port {nic_port_id} is being given an address: repeat the request."
     return None

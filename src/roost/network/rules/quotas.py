@@ -1,4 +1,4 @@
-"""Decides in which words a project is refused more than its quota. What is used: service/quotas.py."""
+"""Refuses a project more than its quota, in upstream's words. service/quotas.py counts what it uses."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ RESOURCES: tuple[Resource, ...] = ("network", "subnet", "port")
 
 
 def refusal(usage: QuotaUsage, more: int) -> str | None:
-    """Why the project cannot have so many more, in a sentence that begins as upstream's; None if it can."""
+    """Return why the project cannot have so many more, in a sentence that begins as upstream's; None if it can."""
     if usage.has_room(more):
         return None
     return (
@@ -19,7 +19,7 @@ def refusal(usage: QuotaUsage, more: int) -> str | None:
 
 
 def refusal_of_limit(usage: QuotaUsage, maximum: int) -> str | None:
-    """Why a new quota would be too small for what the project has already; None if it would not. Source: upstream."""
+    """Return why a new quota is too small for what the project has, in upstream's words; None if it is not."""
     if maximum < 0 or usage.used <= maximum:
         return None
     return f"Quota limit {maximum} for {usage.resource} must be greater than or equal to already used {usage.used}"

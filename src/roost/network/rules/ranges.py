@@ -1,4 +1,4 @@
-"""Decides what ranges of addresses make together: joined, subtracted, intersected, searched; all by whole numbers."""
+"""Joins, subtracts, intersects and searches ranges of addresses, which are whole numbers."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ Ranges = tuple[AddressRange, ...]
 
 
 def join(ranges: Iterable[AddressRange]) -> Ranges:
-    """The same addresses in as few ranges as there can be, in order."""
+    """Return the same addresses in as few ranges as there can be, in order."""
     joined: list[AddressRange] = []
     for item in sorted(ranges):
         if joined and item.first <= joined[-1].last + 1:
@@ -20,8 +20,8 @@ def join(ranges: Iterable[AddressRange]) -> Ranges:
 
 
 def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
-    """The addresses of `ranges` that are not in `others`, in order."""
-    left: list[AddressRange] = []
+    """Return the addresses of `ranges` that are not in `others`, in order."""
+    rest: list[AddressRange] = []
     cuts = join(others)
     start = 0
     for item in join(ranges):
@@ -32,21 +32,21 @@ def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> 
         while position < len(cuts) and cuts[position].first <= item.last:
             cut = cuts[position]
             if first < cut.first:
-                left.append(AddressRange(first, cut.first - 1))
+                rest.append(AddressRange(first, cut.first - 1))
             first = cut.last + 1
             position += 1
         if first <= item.last:
-            left.append(AddressRange(first, item.last))
-    return tuple(left)
+            rest.append(AddressRange(first, item.last))
+    return tuple(rest)
 
 
 def intersect(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
-    """The addresses that are in both, in order."""
+    """Return the addresses that are in both, in order."""
     items = tuple(ranges)
     return subtract(items, subtract(items, others))
 
 
 def holds(ranges: Ranges, address: int) -> bool:
-    """Whether one of the ranges has the address; they are joined, so that this costs no look at each."""
+    """Return whether one of the ranges has the address. ranges: joined, so that this costs no look at each."""
     position = bisect_right(ranges, address, key=lambda item: item.first)
     return position > 0 and address <= ranges[position - 1].last

@@ -1,7 +1,7 @@
 """Decides what becomes of a port's addresses when a client names others: which stay, which go, which are wanted.
 
-Which addresses there are for those wanted is decided in `requests`, as for a new port.
-Source: Neutron, db/ipam_backend_mixin.py, how named fixed_ips are matched with those that a port has.
+`requests` decides where those wanted come from, as for a new port.
+Source: Neutron, db/ipam_backend_mixin.py, which matches named fixed_ips with the addresses of a port.
 """
 
 from collections.abc import Sequence, Set
@@ -14,13 +14,13 @@ from roost.network.rules import uses
 from roost.network.rules.requests import Placing, refuse_many
 
 DISTRIBUTED_OWNER = "network:distributed"
-"""Ports of services that are everywhere at once may have addresses on several segments."""
+"""Ports of this owner are on all hosts at once, and may have addresses on several segments."""
 
 
 class Matched(Struct, frozen=True):
-    """What a client's list of fixed_ips means for the addresses that a port has; wanted: what it does not have yet.
+    """What a client's list of fixed_ips means for a port's addresses.
 
-    following: those that follow from the MAC address and were not named.
+    wanted: what the port does not have yet. following: its EUI-64 addresses that the list does not name.
     """
 
     kept: tuple[Address, ...]
@@ -30,52 +30,56 @@ class Matched(Struct, frozen=True):
 
 
 def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automatic: Set[str]) -> Matched:
-    """Named addresses first, then one of the same subnet for each that names its subnet alone.
+    """Match the addresses that a port holds with those that a client names.
 
-    automatic: subnets whose addresses follow from the MAC address: those stay, named or not; see settle.
-    Raises InvalidInput for an address that is named twice, for too many.
+    Named addresses come first. An item that names only a subnet then keeps any other address of that subnet.
+    automatic: subnets of EUI-64 addresses, which are not dropped here; see settle.
+    Raises InvalidInput for too many items, and for an address that is named twice.
     """
     refuse_many(fixed_ips)
     named = [item.ip_address for item in fixed_ips if item.ip_address is not None]
     if len(named) != len(set(named)):
         raise InvalidInput("An address is named twice in fixed_ips.")
-    left = list(held)
+    unmatched = list(held)
     kept: list[Address] = []
-    wanted: list[FixedIpRequest] = []
+    missing: list[FixedIpRequest] = []
     for item in sorted(fixed_ips, key=lambda item: item.ip_address is None):
-        has = next((address for address in left if _is(address, item)), None)
-        if has is None:
-            wanted.append(item)
+        address = next((address for address in unmatched if _is(address, item)), None)
+        if address is None:
+            missing.append(item)
         else:
-            left.remove(has)
-            kept.append(has)
-    following = tuple(address for address in left if address.subnet_id in automatic)
-    dropped = [address for address in left if address.subnet_id not in automatic]
-    return Matched(tuple(kept), tuple(dropped), tuple(wanted), following)
+            unmatched.remove(address)
+            kept.append(address)
+    following = tuple(address for address in unmatched if address.subnet_id in automatic)
+    dropped = [address for address in unmatched if address.subnet_id not in automatic]
+    return Matched(tuple(kept), tuple(dropped), tuple(missing), following)
 
 
 def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
-    """What follows from the MAC address stays where the named addresses are, and does not hold a port on a segment that
-    it leaves: those of the segment where it goes come with the addresses there."""
+    """Return the match with its EUI-64 addresses decided: kept, or dropped where the port leaves their segment.
+
+    A port leaves a segment when the placing is elsewhere and every named address that it keeps is there too. The
+    EUI-64 addresses of the new segment come with the placing.
+    """
     leaves = (
         placing is not None
         and port.device_owner != DISTRIBUTED_OWNER
         and all(item.provider_uuid == placing.provider_uuid for item in matched.kept)
     )
-    gone = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
-    stays = [item for item in matched.following if item not in gone]
-    return Matched((*matched.kept, *stays), (*matched.dropped, *gone), matched.wanted)
+    lost = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
+    stays = [item for item in matched.following if item not in lost]
+    return Matched((*matched.kept, *stays), (*matched.dropped, *lost), matched.wanted)
 
 
 def renews(before: Port, after: Port) -> bool:
-    """Whether what follows from the MAC address is other than it was; a router's port has named what it has there."""
+    """Return whether a port needs other EUI-64 addresses than before: its MAC changed, or it is no router's now."""
     return before.mac_address != after.mac_address or (
         uses.gets_automatic(after.device_owner) and not uses.gets_automatic(before.device_owner)
     )
 
 
 def refuse_spread(port: Port, kept: Sequence[Address], placing: Placing | None) -> None:
-    """Raise FixedIpsSubnetsNotOnSameSegment where what stays and what comes are on several segments."""
+    """Raise FixedIpsSubnetsNotOnSameSegment when the kept and the new addresses are on several segments."""
     providers = {item.provider_uuid for item in kept} | ({placing.provider_uuid} if placing else set())
     if len(providers) > 1 and port.device_owner != DISTRIBUTED_OWNER:
         raise FixedIpsSubnetsNotOnSameSegment(
@@ -84,7 +88,7 @@ def refuse_spread(port: Port, kept: Sequence[Address], placing: Placing | None) 
 
 
 def refuse_mac_address(port: Port, mac_address: str) -> None:
-    """Raise PortBound where a bound port is to get another MAC address: its host has the old one in use."""
+    """Raise PortBound when a bound port is to get another MAC address: its host uses the old one."""
     if port.host is not None and mac_address != port.mac_address:
         raise PortBound(
             f"Unable to complete operation on port {port.id}, port is already bound, port type: {port.vif_type}, "

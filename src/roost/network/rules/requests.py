@@ -1,9 +1,11 @@
 """Decides what a client's port needs: which addresses on which segment, now, later or not at all.
 
-Source: Neutron's IPAM with routed networks: no host and nothing named is deferred; a name or a host is immediate.
+Source: Neutron's IPAM with routed networks. A port without a host that names no address is deferred; one with a host or
+a named address gets its addresses at once.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set, Sized
 
 from msgspec import Struct
@@ -24,17 +26,18 @@ from roost.network.model.networks import Host, Network, Subnet, SubnetKind
 from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, capacity, segments, uses
 from roost.network.rules.addressing import Demand
+from roost.network.rules.ranges import holds
 from roost.network.settings import FIXED_IPS_MAX
 from roost.seams.placement import IPV6_ADDRESS, Allocations
 
-TOLD_MAX = 8
+NAMES_SHOWN = 8
 """How many segments a refusal names."""
 
 IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
 
 
 class NetworkState(Struct, frozen=True, kw_only=True):
-    """A network as read at one instant. By provider UUID: its physical network, and what people call it."""
+    """A network as read at one instant. physical_networks, names: by provider UUID."""
 
     network: Network
     subnets: tuple[Subnet, ...]
@@ -43,8 +46,10 @@ class NetworkState(Struct, frozen=True, kw_only=True):
 
 
 class Placing(Struct, frozen=True):
-    """One way to give a port what it wants: these addresses, all on one provider, and there those that follow from its
-    MAC. rank: lower ones are better, however much the others have free."""
+    """One way to give a port what it wants: these addresses of one provider, and its EUI-64 addresses there.
+
+    rank: lower ones are better, however much the others have free.
+    """
 
     provider_uuid: str
     demands: tuple[Demand, ...]
@@ -52,22 +57,17 @@ class Placing(Struct, frozen=True):
 
     @property
     def claimed(self) -> dict[str, int]:
-        """Resource class -> how many of the addresses are capacity."""
-        found: dict[str, int] = {}
-        for demand in self.demands:
-            if demand.claimed:
-                name = uses.class_of(demand.ip_version)
-                found[name] = found.get(name, 0) + 1
-        return found
+        """Return resource class -> how many of the addresses are capacity."""
+        return dict(Counter(uses.class_of(demand.ip_version) for demand in self.demands if demand.claimed))
 
     @property
     def claim(self) -> Allocations:
-        """What of it is claimed in the ledger; empty: nothing."""
+        """Return what the ledger is to count of it; empty for nothing."""
         return {self.provider_uuid: self.claimed} if self.claimed else {}
 
 
 class AddressPlan(Struct, frozen=True):
-    """What becomes of a port's addresses; placings: alternatives, for `immediate` only."""
+    """What becomes of a port's addresses. placings: alternatives; none unless ip_allocation is `immediate`."""
 
     ip_allocation: str
     placings: tuple[Placing, ...] = ()
@@ -82,10 +82,10 @@ def plan_addresses(
     host_name: str,
     fixed_ips: Sequence[FixedIpRequest] | None,
 ) -> AddressPlan:
-    """Say which addresses a new port needs, or one that is bound for the first time.
+    """Return which addresses a port needs that is new, or bound for the first time.
 
-    host_name: "" without a host; host None: one that nobody reported. fixed_ips: None when nothing is named: then it is
-    one IPv4 and one IPv6 address, of those that there are, and those that follow from its MAC.
+    host_name: "" without a host. host: None for a host that nobody reported. fixed_ips: None when the client names
+    nothing: the port then gets one IPv4 and one IPv6 address, if there are such subnets, and its EUI-64 addresses.
     Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
     HostNotConnectedToAnySegment.
@@ -98,10 +98,10 @@ def plan_addresses(
     subnets = [subnet for subnet in state.subnets if uses.may_use(subnet, device_owner)]
     if fixed_ips is not None:
         state = replace(state, subnets=tuple(subnets))
-        named = _named(port_id, state, device_owner, host=host, host_name=host_name, fixed_ips=fixed_ips)
-        return AddressPlan(IMMEDIATE, (named,))
+        placing = _place_named(port_id, state, device_owner, host=host, host_name=host_name, fixed_ips=fixed_ips)
+        return AddressPlan(IMMEDIATE, (placing,))
     if not state.subnets:
-        # Source: Neutron, which has nothing to defer there; a subnet made later gives this port no address of itself.
+        # Source: Neutron has nothing to defer there; a subnet made later gives this port no address by itself.
         return AddressPlan(IMMEDIATE)
     if not subnets:
         raise IpAddressGenerationFailureNoMatchingSubnet(
@@ -109,7 +109,7 @@ def plan_addresses(
             "say for whose they are."
         )
     if state.network.segmented and not host_name:
-        # Where the port will be is not known: what is on no segment is everywhere.
+        # The port's host is not known yet. A subnet on no segment is everywhere.
         subnets = [subnet for subnet in subnets if subnet.segment_id is None]
         if not subnets:
             return AddressPlan(DEFERRED)
@@ -127,20 +127,20 @@ def plan_addresses(
         IMMEDIATE,
         tuple(
             Placing(provider, demands, rank)
-            for provider, found in by_provider.items()
-            for rank, demands in enumerate(alternatives(port_id, found))
+            for provider, subnets_there in by_provider.items()
+            for rank, demands in enumerate(alternatives(port_id, subnets_there))
         ),
     )
 
 
 def refuse_many(fixed_ips: Sized) -> None:
-    """Raise InvalidInput for more than a port may have."""
+    """Raise InvalidInput for more fixed_ips than a port may have."""
     if len(fixed_ips) > FIXED_IPS_MAX:
         raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
 
 
 def refuse_surplus(fixed_ips: Sized | None, device_owner: str, *, most: int) -> None:
-    """Raise InvalidInput for more than a client may name for a port that is not the network's own.
+    """Raise InvalidInput for more fixed_ips than a client may name; ports of the network itself may have more.
 
     most: `[network] max_fixed_ips_per_port`. Source: Neutron up to 8.0, db/ipam_backend_mixin.py, its text.
     """
@@ -152,7 +152,7 @@ def refuse_surplus(fixed_ips: Sized | None, device_owner: str, *, most: int) -> 
 
 
 def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
-    """A routed network without its subnets on no segment, for whoever may not use them: no host is where they are."""
+    """Return a routed network without the subnets on no segment that ports of this owner may not use."""
     hidden = {s.id for s in state.subnets if s.segment_id is None and not uses.may_use(s, device_owner)}
     if not state.network.segmented or not hidden:
         return state
@@ -163,10 +163,10 @@ def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
 
 
 def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
-    """The ways to give a port one address of each IP version out of these subnets of one provider, the best first.
+    """Return the ways to give a port one address of each IP version from subnets of one provider, the best first.
 
-    Subnets with service types come first. Capacity and what is none do not mix in one
-    demand: whether it is claimed is settled before it is known which subnet has one.
+    Subnets with service types come first. A demand is of subnets that are all capacity or all none: whether to claim is
+    decided before it is known which subnet has a free address.
     """
     choices: list[list[Demand]] = []
     for version in (4, 6):
@@ -188,9 +188,10 @@ def _best_first(subnets: Iterable[SubnetKind]) -> list[SubnetKind]:
 
 
 def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Demand, ...]:
-    """The demands, of those of their subnets that are still the provider's, and count as they did when it was planned.
+    """Return the placing's demands without the subnets that changed since it was planned.
 
-    subnets: of the provider, locked. Raises PortChanged when a demand has none of them left.
+    A subnet has changed when it left the provider, or when its pools became capacity or ceased to be.
+    subnets: of the provider, locked. Raises PortChanged when a demand has no subnet left.
     """
     by_id = {subnet.id: subnet for subnet in subnets}
 
@@ -198,21 +199,21 @@ def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Dema
         subnet = by_id.get(subnet_id)
         return subnet is not None and (not demand.in_pool or capacity.counts(subnet) is demand.claimed)
 
-    found = [
+    demands = tuple(
         replace(demand, subnet_ids=tuple(s for s in demand.subnet_ids if is_as_planned(s, demand)))
         for demand in placing.demands
-    ]
-    if not all(demand.subnet_ids for demand in found):
+    )
+    if not all(demand.subnet_ids for demand in demands):
         raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
-    return tuple(found)
+    return demands
 
 
 def claimed_demands(
     port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind], fixed_ip: str | None = None
 ) -> list[Demand]:
-    """One address for each class that a server's port has claimed on a provider with these subnets.
+    """Return one demand for each class that a server's port has claimed on a provider with these subnets.
 
-    fixed_ip: exactly that one, of the one subnet that a pool of a flat network is.
+    fixed_ip: the exact address, of a flat network's pool; the pool is the provider's one subnet.
     """
     counted = _best_first(subnet for subnet in subnets if capacity.counts(subnet))
     return [
@@ -230,9 +231,9 @@ def claimed_demands(
 def refuse_host(
     port: Port, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
 ) -> None:
-    """Raise HostNotConnectedToAnySegment, HostNotCompatibleWithFixedIps unless the port can be bound to the host.
+    """Raise HostNotConnectedToAnySegment or HostNotCompatibleWithFixedIps unless the port can be bound to the host.
 
-    addresses: of the port, all of which it has to reach; without any, it has to reach some segment.
+    addresses: of the port. The host has to reach all of them; when there are none, it has to reach some segment.
     """
     providers = {item.provider_uuid for item in addresses}
     which = f"the existing fixed_ips on port {port.id}"
@@ -251,12 +252,12 @@ def _refuse_unreached(
     _refuse_unconnected(state, host=host, host_name=host_name)
     raise HostNotCompatibleWithFixedIps(
         f"Host {host_name} is not connected to a segment where {which} will function: they are on "
-        f"{_told(lost, state)}, the host reaches {_told(_reached(state, host), state)}."
+        f"{_list_providers(lost, state)}, the host reaches {_list_providers(_reached(state, host), state)}."
     )
 
 
 def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: str) -> None:
-    """Raise HostNotConnectedToAnySegment for a host that reaches nothing of the network that has a subnet."""
+    """Raise HostNotConnectedToAnySegment when the host reaches no provider of the network."""
     if host_name and not _reached(state, host):
         why = (
             f"it reports {', '.join(sorted(host.physical_networks)) or 'none'}" if host else "no agent has reported it"
@@ -264,8 +265,8 @@ def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: st
         needs = sorted({name for name in state.physical_networks.values() if name is not None})
         raise HostNotConnectedToAnySegment(
             f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: {why}. "
-            f"Have it report the physical network of {_told(sorted(state.physical_networks), state)} ({_some(needs)}), "
-            "or choose another host."
+            f"Have it report the physical network of {_list_providers(sorted(state.physical_networks), state)} "
+            f"({_list_some(needs)}), or choose another host."
         )
 
 
@@ -273,22 +274,24 @@ def _reached(state: NetworkState, host: Host | None) -> list[str]:
     return sorted(uuid for uuid, carried_by in state.physical_networks.items() if segments.reaches(host, carried_by))
 
 
-def _told(providers: Sequence[str], state: NetworkState) -> str:
-    """The providers as people know them: the first of them, if there are many."""
+def _list_providers(providers: Sequence[str], state: NetworkState) -> str:
+    """Return the names and UUIDs of the first NAMES_SHOWN providers, and how many more there are."""
     kind = "segment" if state.network.segmented else "network"
-    told = [
-        f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
-        for uuid in providers[:TOLD_MAX]
-    ]
-    return _some([*told, *providers[TOLD_MAX:]])
+    return _list_some(
+        [
+            f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
+            for uuid in providers
+        ]
+    )
 
 
-def _some(told: Sequence[str]) -> str:
-    """The first of them, if there are many."""
-    return ", ".join([*told[:TOLD_MAX], *([f"{len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else [])])
+def _list_some(words: Sequence[str]) -> str:
+    """Return the first NAMES_SHOWN words, and how many more there are."""
+    rest = [f"{len(words) - NAMES_SHOWN} more"] if len(words) > NAMES_SHOWN else []
+    return ", ".join([*words[:NAMES_SHOWN], *rest])
 
 
-def _named(
+def _place_named(
     port_id: str,
     state: NetworkState,
     device_owner: str,
@@ -297,7 +300,10 @@ def _named(
     host_name: str,
     fixed_ips: Sequence[FixedIpRequest],
 ) -> Placing:
-    """state: with those of the subnets that the port may use."""
+    """Return the placing of the addresses and subnets that a client names.
+
+    state: of its subnets only those that the port may use. Raises as plan_addresses does.
+    """
     refuse_many(fixed_ips)
     if not state.subnets:
         raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets that the port may use.")
@@ -308,8 +314,8 @@ def _named(
             f"The fixed_ips name subnets of {len(providers)} segments: all addresses of a port are on one."
         )
     demands = tuple(demand for _, demand in pairs if demand is not None)
-    asked = [demand.address for demand in demands if demand.address is not None]
-    if len(asked) != len(set(asked)):
+    addresses = [demand.address for demand in demands if demand.address is not None]
+    if len(addresses) != len(set(addresses)):
         raise InvalidInput("An address is named twice in fixed_ips.")
     (provider,) = providers
     if host_name:
@@ -320,7 +326,7 @@ def _named(
 def _resolve(
     port_id: str, state: NetworkState, device_owner: str, item: FixedIpRequest
 ) -> tuple[Subnet, Demand | None]:
-    """The subnet that is meant, and what is wanted of it; nothing where an address follows from the MAC anyway."""
+    """Return the subnet of a named fixed_ip, and the demand; None where the port gets its EUI-64 address anyway."""
     subnets = list(state.subnets)
     if item.subnet_id is not None:
         subnets = [subnet for subnet in subnets if subnet.id == item.subnet_id]
@@ -351,11 +357,11 @@ def _resolve(
         )
     raise InvalidIpForNetwork(
         f"{item.ip_address} is not a host address of any subnet of network {state.network.id} that the port may use: "
-        f"{_some(sorted(subnet.cidr for subnet in subnets)) or 'there is none'}."
+        f"{_list_some(sorted(subnet.cidr for subnet in subnets)) or 'there is none'}."
     )
 
 
 def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
-    in_pool = address is None or addressing.contains(subnet.pools, address)
+    in_pool = address is None or holds(subnet.pools, address)
     claimed = in_pool and capacity.counts(subnet)
     return Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)

@@ -1,7 +1,7 @@
-"""Decides which hosts reach which segments, and which host aggregates follow from it.
+"""Decides which hosts reach which segments, and which host aggregates they are in.
 
-A segment (or a network without segments) is reached by the hosts that report its physical network; without one, by all;
-a pool of a flat network by the hosts of its cell.
+The hosts that report a segment's physical network reach it. All hosts reach a segment without one. A network without
+segments is like a segment. The hosts of a cell reach its pools of flat networks.
 """
 
 import uuid
@@ -16,49 +16,49 @@ _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
 
 
 def provider_name(source: ProviderSource) -> str:
-    """The name of the resource provider. Source: Neutron's segments plugin."""
+    """Return the name of the resource provider. Source: Neutron's segments plugin."""
     if source.cell is not None:
         return FLAT_NAME.format(source.provider_uuid)
     return (SEGMENT_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
 
 
 def host_aggregate(source: ProviderSource) -> HostAggregateState:
-    """The host aggregate of a segment or pool, or of a plain network's physical network; its UUID is derived."""
+    """Return the host aggregate of a segment or pool, or of a plain network's physical network."""
     if source.routed or source.cell is not None:
         return HostAggregateState(segment_aggregate_uuid(source.provider_uuid), provider_name(source))
     return plain_aggregate(source.physical_network)
 
 
 def plain_aggregate(physical_network: str | None) -> HostAggregateState:
-    """The host aggregate of all networks without segments on a physical network; None: of all hosts."""
+    """Return the host aggregate of all plain networks on a physical network; None for that of all hosts."""
     if physical_network is None:
         return HostAggregateState(_derived("all-hosts"), "all-hosts")
     return HostAggregateState(_derived(f"physical-network:{physical_network}"), f"Physical network {physical_network}")
 
 
 def is_plain_aggregate(aggregate: HostAggregateState) -> bool:
-    """Whether it is one that networks without segments have, of whatever physical network."""
-    named = aggregate.name.removeprefix(plain_aggregate("").name)
-    return aggregate in (plain_aggregate(None), plain_aggregate(named))
+    """Return whether the host aggregate is one of plain networks, of whatever physical network."""
+    physical_network = aggregate.name.removeprefix(plain_aggregate("").name)
+    return aggregate in (plain_aggregate(None), plain_aggregate(physical_network))
 
 
 def segment_aggregate_uuid(segment_id: str) -> str:
-    """The UUID of the host aggregate of a segment, or of a flat network's pool, known without asking."""
+    """Return the UUID of the host aggregate of a segment or of a flat network's pool, derived from its id."""
     return _derived(f"segment:{segment_id}")
 
 
 def reaches(host: Host | None, physical_network: str | None) -> bool:
-    """Whether the host reaches the physical network; None is everywhere, an unknown host reaches nothing else."""
+    """Return whether the host reaches the physical network. Every host, known or not, reaches None."""
     return physical_network is None or (host is not None and physical_network in host.physical_networks)
 
 
 def is_in_cell(host: Host | None, cell: str | None) -> bool:
-    """Whether the host may have addresses of a pool of the cell; None is every cell."""
+    """Return whether the host may have addresses of a pool of the cell. Every host, known or not, is in None."""
     return cell is None or (host is not None and host.cell == cell)
 
 
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
-    """Host name -> the aggregates, of those that belong to the sources, that it should be in."""
+    """Return host name -> the UUIDs of the sources' host aggregates that the host should be in."""
     everywhere: set[str] = set()
     by_physical_network: dict[str, set[str]] = {}
     by_cell: dict[str, set[str]] = {}

@@ -1,6 +1,6 @@
-"""Decides what a subnet may tell its hosts: name servers, routes, DHCP; and which routes lead to its peers.
+"""Checks what a subnet tells its hosts: name servers, routes, DHCP. Computes the routes to its peers.
 
-The routes between the subnets of a routed network are computed when they are shown, from the subnets that there are.
+The routes between the subnets of a routed network are computed whenever they are shown.
 """
 
 import ipaddress
@@ -17,20 +17,26 @@ SERVICE_TYPE_PREFIXES = ("compute:", "network:", "neutron:", "baremetal:")
 
 
 def check_nameservers(given: Sequence[str], ip_version: int) -> tuple[str, ...]:
-    """In their order. Raises InvalidInput, DNSNameServersExhausted. Source: Neutron, max_dns_nameservers."""
-    found = tuple(_address("dns_nameservers", text, ip_version) for text in given)
-    if len(set(found)) < len(found):
+    """Return the name servers as canonical addresses, in order. Raises InvalidInput, DNSNameServersExhausted.
+
+    Source: Neutron, max_dns_nameservers.
+    """
+    nameservers = tuple(_parse_address("dns_nameservers", text, ip_version) for text in given)
+    if len(set(nameservers)) < len(nameservers):
         raise InvalidInput("dns_nameservers: a name server is named twice.")
-    if len(found) > NAMESERVERS_MAX:
+    if len(nameservers) > NAMESERVERS_MAX:
         raise DNSNameServersExhausted(
-            f"A subnet has at most {NAMESERVERS_MAX} dns_nameservers, {len(found)} were given."
+            f"A subnet has at most {NAMESERVERS_MAX} dns_nameservers, {len(nameservers)} were given."
         )
-    return found
+    return nameservers
 
 
 def check_host_routes(given: Sequence[HostRoute], ip_version: int) -> tuple[HostRoute, ...]:
-    """Raises InvalidInput, HostRoutesExhausted. Source: Neutron, max_subnet_host_routes."""
-    found = []
+    """Return the routes with canonical addresses, in order. Raises InvalidInput, HostRoutesExhausted.
+
+    Source: Neutron, max_subnet_host_routes.
+    """
+    routes = []
     for route in given:
         try:
             block = ipaddress.ip_network(route.destination)
@@ -40,16 +46,16 @@ def check_host_routes(given: Sequence[HostRoute], ip_version: int) -> tuple[Host
             raise InvalidInput(
                 f"host_routes: destination '{route.destination[:64]}': expected a CIDR of IPv{ip_version}."
             )
-        found.append(HostRoute(str(block), _address("host_routes: nexthop", route.nexthop, ip_version)))
-    if len(set(found)) < len(found):
+        routes.append(HostRoute(str(block), _parse_address("host_routes: nexthop", route.nexthop, ip_version)))
+    if len(set(routes)) < len(routes):
         raise InvalidInput("host_routes: a route is named twice.")
-    if len(found) > HOST_ROUTES_MAX:
-        raise HostRoutesExhausted(f"A subnet has at most {HOST_ROUTES_MAX} host_routes, {len(found)} were given.")
-    return tuple(found)
+    if len(routes) > HOST_ROUTES_MAX:
+        raise HostRoutesExhausted(f"A subnet has at most {HOST_ROUTES_MAX} host_routes, {len(routes)} were given.")
+    return tuple(routes)
 
 
 def check_dhcp(cidr: str) -> None:
-    """Raise InvalidInput where a subnet cannot have DHCP. Source: Neutron, subnets with enable_dhcp."""
+    """Raise InvalidInput when a subnet with this CIDR cannot have DHCP. Source: Neutron, subnets with enable_dhcp."""
     block = ipaddress.ip_network(cidr)
     reason = None
     if block.prefixlen > (30 if block.version == 4 else 126):
@@ -63,7 +69,7 @@ def check_dhcp(cidr: str) -> None:
 
 
 def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
-    """The device owners that a subnet is for, each once. Raises InvalidSubnetServiceType, InvalidInput."""
+    """Return the device owners that a subnet is for, each once. Raises InvalidSubnetServiceType, InvalidInput."""
     for text in given:
         if not text.startswith(SERVICE_TYPE_PREFIXES) or len(text) > 255 or "\0" in text:
             raise InvalidSubnetServiceType(
@@ -76,10 +82,9 @@ def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
-    """The owner's routes, and those by way of its gateway to the subnets on other segments of its network.
+    """Return the owner's routes, then those of peer_routes to where none of the owner's leads.
 
-    others: of its network, itself among them or not. No route to where one of the owner's leads already, none without
-    a gateway. Source: Neutron, SegmentHostRoutes.
+    others: subnets of its network; itself may be among them. Source: Neutron, SegmentHostRoutes.
     """
     own = [block_range(route.destination) for route in subnet.host_routes]
     added = [
@@ -89,7 +94,10 @@ def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, .
 
 
 def peer_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
-    """One to each subnet of the network on another segment, in the order of their addresses."""
+    """Return a route by way of its gateway to each subnet on another segment of its network, by address.
+
+    A subnet on no segment or without a gateway has none.
+    """
     if subnet.segment_id is None or subnet.gateway_ip is None:
         return ()
     peers = {
@@ -106,12 +114,12 @@ def _is_within(block: AddressRange, others: Iterable[AddressRange]) -> bool:
     return any(other.first <= block.first and block.last <= other.last for other in others)
 
 
-def _address(name: str, text: str, ip_version: int) -> str:
+def _parse_address(name: str, text: str, ip_version: int) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError as error:
         raise InvalidInput(f"{name}: '{text[:64]}' is not an address.") from error
-    # A zone, as in fe80::1%eth0, names an interface of one machine, and is any text whatever.
+    # A zone, as in fe80::1%eth0, names an interface of one machine, and may be any text.
     if address.version != ip_version or "%" in text:
         raise InvalidInput(f"{name}: {text[:64]} is not an address of IPv{ip_version}, like the subnet's.")
     return str(address)

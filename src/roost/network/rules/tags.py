@@ -1,16 +1,16 @@
-"""Decides what becomes of the tags of a network, segment, subnet or port. Source: Network API, standard-attr-tag."""
+"""Decides which tags a network, segment, subnet or port has. Source: Network API, standard-attr-tag."""
 
 from collections.abc import Sequence
 
 from roost.network.errors import InvalidInput, TagNotFound
 
 TAGS_MAX = 50
-"""How many tags one of them has."""
+"""How many tags a resource may have."""
 TAG_LENGTH_MAX = 255
 
 
 def replaced(wanted: Sequence[str]) -> tuple[str, ...]:
-    """These and no others, in order. Raises InvalidInput for one that comes twice, is too long, or one too many."""
+    """Return exactly these tags, sorted. Raises InvalidInput for a double or malformed tag, and for too many."""
     if len(set(wanted)) < len(wanted):
         raise InvalidInput("tags: one comes more than once.")
     for tag in wanted:
@@ -22,12 +22,12 @@ def replaced(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def added(has: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """Those that it has, and the new ones. Raises InvalidInput."""
+    """Return the tags of a resource and the new ones, sorted. Raises InvalidInput as `replaced` does."""
     return replaced([*has, *(tag for tag in replaced(new) if tag not in has)])
 
 
 def removed(has: Sequence[str], tag: str) -> tuple[str, ...]:
-    """Those that it has without this one. Raises TagNotFound."""
+    """Return the tags of a resource without this one. Raises TagNotFound."""
     if tag not in has:
         raise TagNotFound(f"Tag {tag} could not be found.")
     return tuple(item for item in has if item != tag)

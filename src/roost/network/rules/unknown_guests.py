@@ -1,7 +1,7 @@
 """Decides what hidden ports hold for guests that the records do not know, and what another port has already.
 
-Such a guest runs, whatever the records say: nobody else may be given its addresses. No port is taken an address, and
-nothing is claimed: a claim could be refused.
+Such a guest runs, whatever the records say: nobody else may get its addresses. No port loses an address to it. Nothing
+is claimed, because a claim could be refused.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from roost.seams import unknown_guests as seam
 
 
 class HostPlan(Struct, frozen=True):
-    """The hidden ports that a host's unknown guests should have, and what is to be said of each guest."""
+    """The hidden ports that a host's unknown guests should have, and the answer for each guest."""
 
     ports: tuple[HeldPort, ...]
     answers: tuple[seam.HeldAddresses, ...]
@@ -28,9 +28,9 @@ class HostPlan(Struct, frozen=True):
 def plan_host(
     guests: Sequence[seam.UnknownGuest], host: Host | None, places_by_address: Mapping[str, Sequence[Place]]
 ) -> HostPlan:
-    """Return what holds the addresses of all unknown guests of one host, in order: the first has a common one.
+    """Return the hidden ports for all unknown guests of one host. The first guest gets an address that two list.
 
-    host: None where nobody has declared it, so that it reaches nothing. places_by_address: as `canonical` writes it.
+    host: None when nobody has declared it, so that it reaches nothing. places_by_address: by canonical address.
     """
     ports: dict[str, HeldPort] = {}
     ports_by_pair: dict[tuple[str, str], HeldPort] = {}
@@ -76,7 +76,7 @@ def after_hold(answer: seam.HeldAddresses) -> seam.HeldAddresses:
 
 
 def canonical(address: str) -> str:
-    """Return the address as it is kept; one that is none as it is."""
+    """Return the address as it is stored; text that is no address is returned as it is."""
     try:
         return addressing.show(addressing.parse(address))
     except InvalidInput:
@@ -84,7 +84,7 @@ def canonical(address: str) -> str:
 
 
 def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, str]]:
-    """Return all that the guests list as (network id, address); what is no address is left out."""
+    """Return all addresses that the guests list, as (network id, address). Text that is no address is left out."""
     pairs: set[tuple[str | None, str]] = set()
     for guest in guests:
         for nic in guest.nics:
@@ -97,13 +97,13 @@ def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, st
 
 
 def is_held(port: Port, listed: Set[tuple[str, str]], wanted: HeldPort) -> bool:
-    """Return whether the hidden port holds exactly what it should, and is known to want what its guest has."""
-    held = {(item.subnet_id, item.address) for item in port.addresses}
-    return held == set(wanted.addresses) and listed == set(wanted.listed)
+    """Return whether the hidden port and its list of its guest's addresses are as wanted."""
+    pairs = {(item.subnet_id, item.address) for item in port.addresses}
+    return pairs == set(wanted.addresses) and listed == set(wanted.listed)
 
 
 def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) -> list[Place]:
-    """Return the places that are of the NIC's network, where it says one, and that its host reaches."""
+    """Return the places that the host reaches, of the NIC's network if it names one."""
     return [
         place
         for place in places
@@ -115,16 +115,17 @@ def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) ->
 
 
 def _find_holder(guest: seam.UnknownGuest, place: Place, planned: HeldPort | None) -> seam.AddressHolder | None:
-    """Return who else has the address: not the guest's own server, nor what holds it for this guest already."""
+    """Return the other server or guest that has the address, if any. planned: the hidden port it is planned for."""
     if planned is not None:
         if planned.server_id == guest.server_id:
             return None
         return seam.AddressHolder(
             address=place.address, port_id=planned.id, server_id=planned.server_id, host=planned.host
         )
-    mine = place.server_id == guest.server_id and (not place.of_unknown_guest or place.host == guest.host)
-    # What another guest of this host held, and does not list any more, is free in the same transaction.
-    if place.port_id is None or mine or (place.of_unknown_guest and place.host == guest.host):
+    is_of_host = place.of_unknown_guest and place.host == guest.host
+    is_own = place.server_id == guest.server_id and not place.of_unknown_guest
+    # An address that another guest of this host held and no longer lists becomes free in the same transaction.
+    if place.port_id is None or is_own or is_of_host:
         return None
     return seam.AddressHolder(
         address=place.address, port_id=place.port_id, server_id=place.server_id, host=place.host or ""
@@ -134,9 +135,9 @@ def _find_holder(guest: seam.UnknownGuest, place: Place, planned: HeldPort | Non
 def _with_place(
     ports: Mapping[str, HeldPort], guest: seam.UnknownGuest, nic: seam.ListedNic, place: Place, *, holds: bool
 ) -> HeldPort:
-    """Return the hidden port of the guest's NIC on the provider of the place, with the address there.
+    """Return the hidden port of the guest's NIC on the place's provider, with the address listed.
 
-    holds: the port is to have the address now, and not only once nobody else has.
+    holds: the port has the address too; else another port has it still.
     """
     name = f"{guest.host} {place.network_id} {place.provider_uuid} {nic.mac_address}"
     port_id = str(uuid.uuid5(uuid.UUID(guest.server_id), name))

@@ -1,7 +1,7 @@
-"""Decides which ports may have addresses of which subnets, and which addresses follow from a port's MAC address.
+"""Decides which ports may have addresses of which subnets, and which addresses are derived from a port's MAC address.
 
-Source: Neutron's subnet service types, and its IPv6 modes: in SLAAC and DHCPv6-stateless subnets a port's address is
-its EUI-64.
+Source: Neutron's subnet service types and its IPv6 modes. In SLAAC and DHCPv6-stateless subnets a port's address is its
+EUI-64.
 """
 
 import ipaddress
@@ -28,37 +28,37 @@ ROUTER_OWNERS = (*INTERFACE_OWNERS, "network:router_centralized_snat")
 
 
 def is_automatic(subnet: SubnetKind) -> bool:
-    """Whether ports get the address there that follows from their MAC, and no other."""
+    """Return whether each port's address in the subnet is its EUI-64, and no other."""
     return subnet.ipv6_address_mode in AUTOMATIC_MODES or subnet.ipv6_ra_mode in AUTOMATIC_MODES
 
 
 def needs_no_segment(subnet: SubnetKind) -> bool:
-    """Whether it may be without a segment where all others have one: what is routed to is on none of them."""
+    """Return whether the subnet may be on no segment where all others are on one: routers route to it."""
     return ROUTED_OWNER in subnet.service_types
 
 
 def may_use(subnet: SubnetKind, device_owner: str) -> bool:
-    """Whether a port of this owner may have addresses of the subnet at all."""
+    """Return whether a port of this owner may have addresses of the subnet at all."""
     return serves(subnet.service_types, {device_owner}) or (device_owner == DHCP_OWNER and subnet.enable_dhcp)
 
 
 def is_for_servers(subnet: SubnetKind) -> bool:
-    """Whether every server's port may have addresses of the subnet."""
+    """Return whether every server's port may have addresses of the subnet."""
     return serves(subnet.service_types, SERVER_OWNERS)
 
 
 def gets_automatic(device_owner: str) -> bool:
-    """Whether a port of this owner gets addresses from its MAC; those of routers name theirs."""
+    """Return whether a port of this owner gets EUI-64 addresses by itself; routers' ports name theirs."""
     return device_owner not in ROUTER_OWNERS
 
 
 def class_of(ip_version: int) -> str:
-    """The resource class of addresses."""
+    """Return the resource class of addresses of an IP version."""
     return IPV6_ADDRESS if ip_version == 6 else IPV4_ADDRESS
 
 
 def automatic(port: Port, subnets: Iterable[SubnetKind]) -> list[Given]:
-    """The addresses that follow from the port's MAC in these subnets: one in each that is for ports like it."""
+    """Return the port's EUI-64 address in each automatic subnet that it may use."""
     if not gets_automatic(port.device_owner):
         return []
     return [
@@ -69,7 +69,7 @@ def automatic(port: Port, subnets: Iterable[SubnetKind]) -> list[Given]:
 
 
 def eui64(cidr: str, mac_address: str) -> int:
-    """The address of a /64 that follows from a MAC address. Source: RFC 4291, appendix A."""
+    """Return the address of a /64 that is derived from a MAC address. Source: RFC 4291, appendix A."""
     octets = bytes.fromhex(mac_address.replace(":", ""))
     identifier = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
     return int(ipaddress.IPv6Network(cidr).network_address) + int.from_bytes(identifier)
@@ -79,8 +79,7 @@ def check_modes(
     ip_version: int, cidr: str, *, enable_dhcp: bool, ra_mode: str | None, address_mode: str | None
 ) -> None:
     """Raise InvalidInput unless a subnet may have these IPv6 modes. cidr: as addressing.plan_subnet checked it."""
-    given = {"ipv6_ra_mode": ra_mode, "ipv6_address_mode": address_mode}
-    for name, mode in given.items():
+    for name, mode in (("ipv6_ra_mode", ra_mode), ("ipv6_address_mode", address_mode)):
         if mode is None:
             continue
         if ip_version == 4:
@@ -94,7 +93,7 @@ def check_modes(
             f"ipv6_ra_mode set to '{ra_mode}' with ipv6_address_mode set to '{address_mode}' is not valid: if both are "
             "set, they must be the same."
         )
-    if (ra_mode in AUTOMATIC_MODES or address_mode in AUTOMATIC_MODES) and not cidr.endswith("/64"):
+    if {ra_mode, address_mode} & {*AUTOMATIC_MODES} and not cidr.endswith("/64"):
         raise InvalidInput(
             f"cidr {cidr}: addresses that follow from MAC addresses (slaac, dhcpv6-stateless) need a prefix of /64."
         )

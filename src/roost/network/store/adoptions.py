@@ -17,7 +17,7 @@ ORDER BY id
 
 
 async def list_port_ids(tx: Connection, server_id: str, host: str, port_ids: Sequence[str]) -> list[str]:
-    """Return the server's ports, those hidden ones that hold what its guest on the host has, and these."""
+    """Return the ports with these ids, the server's ports, and the hidden ports of its guest on the host; by id."""
     return [row["id"] for row in await tx.fetch(LIST_PORTS, server_id, host, port_ids)]
 
 
@@ -42,7 +42,7 @@ WHERE a.subnet_id = n.subnet_id AND a.address = n.address
 async def adopt(
     tx: Connection, adopted: Sequence[AdoptedPort], *, project_id: str, server_id: str, device_owner: str
 ) -> None:
-    """Make these hidden ports the server's; they are locked, and so are the subnets of their addresses."""
+    """Make these hidden ports the server's. The ports and the subnets of their addresses are locked."""
     columns = [
         [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made for port in adopted],
         [port.nic_tag for port in adopted],

@@ -1,4 +1,4 @@
-"""SQL of the network's audit: pages of what is looked at, and what no foreign key keeps whole."""
+"""SQL of the network's audit: pages of what it looks at, and rows that no foreign key checks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ ORDER BY port_id LIMIT $2
 
 
 async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """A page of those for whom addresses are kept that a claim should count, by id; whether they exist or not."""
+    """Return a page of ports with addresses that a claim should count, by id. A port may be deleted."""
     return [row["port_id"] for row in await tx.fetch(LIST_HOLDERS, after or None, limit)]
 
 
@@ -32,11 +32,11 @@ WHERE a.claimed AND a.port_id = ANY($1::uuid[]) GROUP BY 1, 2, 3
 
 
 async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """Port id -> what its claim should be, as holdings.claim_of says of one; ports that need none are left out."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    """Return port id -> what its claim should be, as holdings.claim_of has it; ports that need none are left out."""
+    claims: dict[str, dict[str, dict[str, int]]] = {}
     for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
-        found.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count
-    return found
+        claims.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count
+    return claims
 
 
 class UnreachedPort(Struct, frozen=True):
@@ -68,11 +68,11 @@ ORDER BY p.id, a.address LIMIT $1
 
 
 async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
-    """The first of them. A segment or network without a physical network is reached by all."""
+    """Return the first unreached ports. Every host reaches a segment or network without a physical network."""
     return [UnreachedPort(**row) for row in await tx.fetch(LIST_UNREACHED, limit)]
 
 
-# What every instance of these rows is joined with is written in the same transaction, so one statement sees both.
+# A row and the row that it is joined with are written in one transaction, so that one statement sees both.
 _STRAYS = """
 SELECT a.subnet_id, a.address, a.port_id, s.id IS NOT NULL AS subnet_there
 FROM {addresses} a
@@ -92,23 +92,23 @@ CONFIRM_STRAYS = "-- network.audit_confirm_addresses" + _STRAYS.format(  # noqa:
 
 
 async def list_strays(tx: Connection, *, limit: int) -> list[StrayAddress]:
-    """The first of the addresses whose port or subnet does not exist. Costs a look at every address."""
+    """Return the first addresses whose port or subnet does not exist. Reads every address."""
     return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit)]
 
 
 async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list[StrayAddress]:
-    """Those that are so still; their subnets are locked where they exist."""
+    """Return those of the strays that still are; their subnets are locked if they exist."""
     rows = await tx.fetch(CONFIRM_STRAYS, [item.subnet_id for item in strays], [item.address for item in strays])
     return [StrayAddress(**row) for row in rows]
 
 
-# Addresses that a subnet's prefix makes up are in no pool, wherever its pools are.
+# EUI-64 addresses are in no pool, even within the range of one.
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
     OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
 
 
 class FreeRow(Struct, frozen=True, kw_only=True):
-    """A subnet's pools and free ranges, and how many addresses are held in its pools and are in a free range."""
+    """A subnet's pools and free ranges. held: addresses of its pools. overlapping: held addresses in a free range."""
 
     subnet_id: str
     name: str
@@ -140,7 +140,7 @@ ORDER BY s.id LIMIT $2
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
-    """Return a page of subnets, by id; or the one named."""
+    """Return a page of subnets, by id. subnet_id: only this one."""
     return [
         FreeRow(
             subnet_id=row["id"],
@@ -162,7 +162,7 @@ WHERE s.id = $1 AND (a.in_pool OR NOT {AUTOMATIC})
 
 
 async def list_held(tx: Connection, subnet_id: str) -> list[int]:
-    """Every address of the subnet that is held; of those that follow from MACs, no free range knows."""
+    """Return every held address of the subnet that a free range may know: all but EUI-64 ones."""
     return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
 
 
@@ -174,7 +174,7 @@ WHERE $1::uuid[] IS NULL OR provider_uuid = ANY($1)
 
 
 async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None) -> dict[str, tuple[int, bool]]:
-    """Provider UUID -> (state wanted, whether the ledger is still to be told); of these, or all."""
+    """Return provider UUID -> (state wanted, whether it is still to be published); of these, or all."""
     rows = await tx.fetch(LIST_PUBLICATIONS, provider_uuids)
     return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
 
@@ -195,7 +195,7 @@ ORDER BY p.id LIMIT $2
 async def list_build_ports(
     tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None
 ) -> list[BuildPort]:
-    """A page of the ports that belong to servers, by id; or those of the ids that do."""
+    """Return a page of the ports that belong to servers, by id. ids: only these."""
     return [BuildPort(**row) for row in await tx.fetch(LIST_BUILD_PORTS, after or None, limit, ids)]
 
 
@@ -214,7 +214,7 @@ WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL
 
 
 async def settle_ports(tx: Connection, port_ids: Sequence[str]) -> None:
-    """No build holds these ports, or an address of theirs, any more; they are locked."""
+    """End the reservations of these ports, and of their addresses, for builds. The ports are locked."""
     await tx.execute(SETTLE_PORTS, port_ids)
 
 

@@ -1,11 +1,11 @@
-"""How many addresses of subnets are held, counted by the database."""
+"""SQL that counts the addresses of subnets that ports hold, and ports without an address."""
 
 from collections.abc import Sequence
 
 from roost.network.model.networks import Held
 from roost.platform.database import Connection
 
-# Nearly all addresses are known to be in a pool; the pools are looked at for the others only.
+# Nearly all addresses are marked as in a pool. Only others need their pools read.
 COUNT_HELD = """
 -- network.count_held
 SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
@@ -18,10 +18,7 @@ WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
 
 
 async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
-    """Subnet id -> how many addresses ports hold there; a subnet without any is left out.
-
-    What its pools are losing is in none of them any more.
-    """
+    """Return subnet id -> how many addresses ports hold there; subnets without any are left out."""
     return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}
 
 

@@ -1,4 +1,4 @@
-"""Flat networks: the addresses that servers have there, on ports that no client sees."""
+"""SQL of the addresses that servers have on flat networks, on ports that no client sees."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ WHERE p.device_id = ANY($1::text[]) AND p.device_id <> '' AND p.nic_tag IS NOT N
 
 
 async def list_of_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Server id -> its addresses, as (pool, address); servers without any are left out."""
-    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    """Return server id -> its addresses, as (pool, address); servers without any are left out."""
+    addresses: dict[str, tuple[tuple[str, str], ...]] = {}
     for server_id, pool_id, address in await tx.fetch(LIST_FLAT, server_ids):
-        found[server_id] = (*found.get(server_id, ()), (pool_id, address))
-    return found
+        addresses[server_id] = (*addresses.get(server_id, ()), (pool_id, address))
+    return addresses
 
 
 LIST_HOLDERS = """
@@ -29,6 +29,6 @@ JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
 
 
 async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Those of the (network id, address) that a server has -> that server."""
+    """Return (network id, address) -> the server that has it; addresses that no port has are left out."""
     rows = await tx.fetch(LIST_HOLDERS, [network for network, _ in named], [address for _, address in named])
     return {(row["network_id"], row["address"]): row["server_id"] for row in rows}

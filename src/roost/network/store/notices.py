@@ -1,4 +1,4 @@
-"""Notices: servers whose ports a client changed or deleted, until the compute service has been told."""
+"""SQL of notices: servers whose ports a client changed or deleted, until the compute service knows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ INSERT INTO network.notice (server_id, lost_port_id) SELECT * FROM unnest($1::uu
 
 
 async def insert_notices(tx: Connection, server_ids: Sequence[str], *, lost_port_id: str | None = None) -> None:
-    """Ports of these servers are no longer what they were. lost_port_id: the one that a build lost."""
+    """Note that ports of these servers have changed. lost_port_id: a port that a build lost."""
     if server_ids:
         await tx.execute(INSERT_NOTICES, server_ids, [lost_port_id] * len(server_ids))
 
@@ -28,9 +28,9 @@ ORDER BY n.id LIMIT $2
 
 
 async def list_notices(tx: Connection, server_ids: Sequence[str] | None, limit: int) -> dict[int, PortsChange]:
-    """Of these servers, or the oldest of all.
+    """Return notice id -> the change, of these servers or the oldest of all.
 
-    Of servers whose builds hold ports only what was lost: when such a build is over, its server may show what was.
+    While a build holds ports of its server, only its lost ports are listed. The others wait until it is over.
     """
     rows = await tx.fetch(LIST_NOTICES, server_ids, limit)
     return {
@@ -47,7 +47,7 @@ WHERE server_id = ANY($1::uuid[]) AND lost_port_id IS NOT NULL GROUP BY server_i
 
 
 async def list_lost(tx: Connection, server_ids: Sequence[str]) -> Mapping[str, str]:
-    """Servers whose build lost a port, which the compute service has not been told yet -> that port."""
+    """Return server id -> a port that its build lost, as long as the compute service does not know."""
     return {row["server_id"]: row["port_id"] for row in await tx.fetch(LIST_LOST, server_ids)}
 
 
@@ -58,7 +58,7 @@ SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
 
 
 async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers of whose changed ports the compute service is still to be told."""
+    """Return those of the servers that have a notice."""
     return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
 
 
@@ -69,5 +69,5 @@ DELETE FROM network.notice WHERE id = ANY($1::bigint[])
 
 
 async def delete_notices(tx: Connection, ids: Sequence[int]) -> None:
-    """The compute service knows."""
+    """Delete notices that the compute service has received."""
     await tx.execute(DELETE_NOTICES, ids)

@@ -1,4 +1,4 @@
-"""Inactive bindings of ports. Whoever changes one has its port locked, and gives the port a new revision."""
+"""SQL of ports' inactive bindings. Callers that change one lock its port, and give the port a new revision."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ SELECT host, vnic_type, binding_profile AS profile, vif_type FROM network.bindin
 
 
 async def list_inactive(tx: Connection, port_id: str) -> list[Binding]:
-    """All but the active one, by host."""
+    """Return the port's bindings but the active one, by host."""
     return [Binding(**row, active=False) for row in await tx.fetch(LIST_BINDINGS, port_id)]
 
 
@@ -25,7 +25,7 @@ SET vnic_type = excluded.vnic_type, binding_profile = excluded.binding_profile, 
 
 
 async def put(tx: Connection, port_id: str, binding: Binding) -> None:
-    """The port has this inactive binding, and no other on that host."""
+    """Write an inactive binding of the port, in place of one on the same host."""
     await tx.execute(PUT_BINDING, port_id, binding.host, binding.vnic_type, binding.profile, binding.vif_type)
 
 
@@ -36,7 +36,7 @@ DELETE FROM network.binding WHERE port_id = $1
 
 
 async def delete_all(tx: Connection, port_id: str) -> None:
-    """The port has no inactive binding."""
+    """Delete all inactive bindings of the port."""
     await tx.execute(DELETE_ALL_BINDINGS, port_id)
 
 
@@ -59,5 +59,5 @@ DELETE FROM network.binding WHERE port_id = $1 AND host = ANY($2::text[])
 
 
 async def delete(tx: Connection, port_id: str, hosts: Sequence[str]) -> None:
-    """The port has no inactive binding on these hosts."""
+    """Delete the inactive bindings of the port on these hosts."""
     await tx.execute(DELETE_BINDINGS, port_id, hosts)

@@ -1,4 +1,4 @@
-"""What is counted of projects for their quotas. A port that no client sees (nic_tag) counts for nobody."""
+"""SQL that counts what projects have of their quotas. A port that no client sees (nic_tag) counts for nobody."""
 
 from roost.platform.quota_tables import QuotaTable
 

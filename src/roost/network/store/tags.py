@@ -1,58 +1,44 @@
-"""Tags of networks, segments, subnets and ports: a column of each."""
+"""SQL of the tags of networks, segments, subnets and ports: a column of each."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
 
 from roost.network.model.networks import Kind
 from roost.platform.database import Connection
 
-LOCK_TAGS: dict[Kind, str] = {
-    "network": """
--- network.lock_network_tags
-SELECT tags FROM network.network WHERE id = $1 FOR NO KEY UPDATE
-""",
-    "segment": """
--- network.lock_segment_tags
-SELECT tags FROM network.segment WHERE id = $1 FOR NO KEY UPDATE
-""",
-    "subnet": """
--- network.lock_subnet_tags
-SELECT tags FROM network.subnet WHERE id = $1 FOR NO KEY UPDATE
-""",
-    "port": """
--- network.lock_port_tags
-SELECT tags FROM network.port WHERE id = $1 AND nic_tag IS NULL FOR NO KEY UPDATE
-""",
+_WHERE: dict[Kind, str] = {
+    "network": "id = $1",
+    "segment": "id = $1",
+    "subnet": "id = $1",
+    "port": "id = $1 AND nic_tag IS NULL",
+}
+
+LOCK_TAGS = {
+    kind: f"""
+-- network.lock_{kind}_tags
+SELECT tags FROM network.{kind} WHERE {where} FOR NO KEY UPDATE
+"""
+    for kind, where in _WHERE.items()
 }
 
 # A build compares the revision of the port that it holds: a tag must not end it.
-UPDATE_TAGS: dict[Kind, str] = {
-    "network": """
--- network.update_network_tags
-UPDATE network.network SET tags = $2, revision = revision + 1, updated_at = now() WHERE id = $1
-""",
-    "segment": """
--- network.update_segment_tags
-UPDATE network.segment SET tags = $2, revision = revision + 1, updated_at = now() WHERE id = $1
-""",
-    "subnet": """
--- network.update_subnet_tags
-UPDATE network.subnet SET tags = $2, revision = revision + 1, updated_at = now() WHERE id = $1
-""",
-    "port": """
--- network.update_port_tags
-UPDATE network.port
-SET tags = $2, revision = revision + (reserved_from IS NULL)::integer, updated_at = now()
+UPDATE_TAGS = {
+    kind: f"""
+-- network.update_{kind}_tags
+UPDATE network.{kind} SET tags = $2, updated_at = now(),
+    revision = revision + {"(reserved_from IS NULL)::integer" if kind == "port" else 1}
 WHERE id = $1
-""",
+"""
+    for kind in _WHERE
 }
 
 
 async def lock_tags(tx: Connection, kind: Kind, resource_id: str) -> tuple[str, ...] | None:
-    """Its tags, which nobody else changes before the transaction ends; None when there is no such resource."""
-    found = await tx.fetchval(LOCK_TAGS[kind], resource_id)
-    return None if found is None else tuple(found)
+    """Lock a resource and return its tags; None when it does not exist."""
+    tags = await tx.fetchval(LOCK_TAGS[kind], resource_id)
+    return None if tags is None else tuple(tags)
 
 
 async def update_tags(tx: Connection, kind: Kind, resource_id: str, tags: Sequence[str]) -> None:
-    """Its tags are these; it is locked."""
+    """Set the tags of a resource, which is locked."""
     await tx.execute(UPDATE_TAGS[kind], resource_id, tags)

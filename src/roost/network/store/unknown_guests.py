@@ -1,4 +1,4 @@
-"""Hidden ports that hold what guests have that the records do not know: SQL only."""
+"""SQL of the hidden ports that hold addresses for guests that the records do not know."""
 # ruff: noqa: S608 - what is put into a statement are constants of the store.
 
 from collections.abc import Collection, Sequence
@@ -33,7 +33,7 @@ ORDER BY l.address, s.id
 
 
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
-    """Return address -> where it is, of (network id, address); network id None: in any network."""
+    """Return address -> its places. pairs: (network id, address); network id None for any network."""
     places: dict[str, list[Place]] = {}
     rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
     for row in rows:
@@ -50,7 +50,7 @@ WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
 
 
 async def list_listed(tx: Connection, hosts: Sequence[str]) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """Return host -> hidden port of its unknown guests -> what the guest has, (subnet id, address)."""
+    """Return host -> hidden port -> the (subnet id, address) pairs that its guest lists."""
     listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
     for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
         pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
@@ -75,7 +75,7 @@ SELECT subnet_id, address, port_id FROM wanted WHERE subnet_id = ANY($5::uuid[])
 async def set_listed(
     tx: Connection, port_ids: Collection[str], wanted: Sequence[HeldPort], subnet_ids: Collection[str]
 ) -> None:
-    """Write what the guests of these hidden ports have, in these subnets, which are locked; of others nothing."""
+    """Write which addresses the guests of these hidden ports list. Only pairs in these locked subnets are added."""
     rows = [(*pair, port.id) for port in wanted for pair in port.listed]
     columns = [[row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]]
     await tx.execute(SET_LISTED, list(port_ids), *columns, list(subnet_ids))
@@ -103,7 +103,10 @@ UPDATE network.host SET guests_as_of = $2 WHERE name = $1
 
 
 async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
-    """Lock the host, and return whether nothing later is known of its unknown guests; of an unknown host nothing is."""
+    """Lock the host, and note `as_of` unless something later is known of its guests; return whether it was noted.
+
+    An unknown host has nothing later.
+    """
     known: datetime | None = await tx.fetchval(LOCK_HOST, host)
     if known is not None and known > as_of:
         return False
@@ -125,7 +128,7 @@ RETURNING id
 
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
-    """Make hidden ports, without addresses yet; return the ids of those made: a MAC address may be taken."""
+    """Insert hidden ports without addresses. Return the ids of those inserted: a MAC address may be another port's."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
         [port.server_id for port in new],
