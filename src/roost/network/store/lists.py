@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
     @property
     def filter(self) -> str:
-        """The condition that the attribute, as it is shown, is one of the values."""
+        """Return the condition that the attribute, as it is shown, is one of the values."""
         match self.type:
             case "text[]":
                 return f"{self.expression} && $values::text[]"
@@ -44,14 +44,14 @@ class Column(NamedTuple):
 
     @property
     def filter_null(self) -> str:
-        """The condition that the attribute, or one of its values, is null; empty where none is."""
+        """Return the condition that the attribute, or one of its values, is null; empty where none is."""
         if not self.nullable:
             return ""
         return f"array_position({self.expression}, NULL) IS NOT NULL" if self.order else f"{self.expression} IS NULL"
 
     @property
     def sort_keys(self) -> list[str]:
-        """The expressions by whose order rows are ordered; nulls are equal where they are compared."""
+        """Return the expressions by whose order rows are ordered; nulls are equal where they are compared."""
         key = self.order or f"({self.expression})"
         if self.type == "text":
             key += ' COLLATE "C"'

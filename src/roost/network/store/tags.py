@@ -48,11 +48,11 @@ WHERE id = $1
 
 
 async def lock_tags(tx: Connection, kind: Kind, resource_id: str) -> tuple[str, ...] | None:
-    """Its tags, which nobody else changes before the transaction ends; None when there is no such resource."""
-    found = await tx.fetchval(LOCK_TAGS[kind], resource_id)
-    return None if found is None else tuple(found)
+    """Lock and return the tags of a resource; None when there is none."""
+    tags = await tx.fetchval(LOCK_TAGS[kind], resource_id)
+    return None if tags is None else tuple(tags)
 
 
 async def update_tags(tx: Connection, kind: Kind, resource_id: str, tags: Sequence[str]) -> None:
-    """Its tags are these; it is locked."""
+    """Write the tags of a locked resource."""
     await tx.execute(UPDATE_TAGS[kind], resource_id, tags)
