@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.documents import Uuid
+from roost.network.api.fields import Uuid
 from roost.network.api.policies import ADMIN
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
@@ -60,7 +60,7 @@ class AvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def availability_operations(context: Networks) -> Operations:
-    """Of all networks, and of one."""
+    """Return the operations of all networks' availabilities, and of one's."""
 
     async def list_all(request: Request) -> Response:
         ip_versions = _ip_versions(request)
@@ -78,8 +78,8 @@ def availability_operations(context: Networks) -> Operations:
         )
 
     async def show(request: Request) -> Response:
-        found = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
-        return json_response({"network_ip_availability": listing.show_fields(_network(found), request)})
+        availability = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
+        return json_response({"network_ip_availability": listing.show_fields(_network(availability), request)})
 
     return {
         "/v2.0/network-ip-availabilities": {

@@ -181,22 +181,22 @@ def _sort(documents: list[D], kind: type[D], order: Mapping[str, bool]) -> list[
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
-    """Only the attributes that `fields` names, or all, as far as they are for the caller."""
+    """Return the attributes that `fields` names, or all, as far as they are for the caller."""
     return _show_all([item], request)[0]
 
 
 def show_made(item: D, request: Request) -> D | dict[str, Any]:
-    """What the caller has made or changed, as far as it is for the caller."""
+    """Return what the caller has made or changed, as far as it is for the caller."""
     return _some(item, frozenset(), hidden_of(item, request))
 
 
 def shown_mac(text: str) -> str:
-    """A MAC address as ports show it: clients may write it with hyphens and capitals."""
+    """Return a MAC address as ports show it: clients may write it with hyphens and capitals."""
     return text.lower().replace("-", ":")
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
-    """Where the list of a page with these goes on, in both directions; none where no `limit` asks for a page."""
+    """Return where the list of a page with these ids goes on, in both directions; none without a `limit`."""
     limit = integer_parameter(request, "limit", default=0)
     if not limit:
         return []
@@ -261,7 +261,7 @@ def _texts(texts: Sequence[str]) -> list[str]:
 
 
 def more_filters(kind: type[Struct]) -> tuple[str, ...]:
-    """The filters of a list besides those by its attributes."""
+    """Return the filters of a list besides those by its attributes."""
     names = attributes(kind)
     return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
 
@@ -308,9 +308,7 @@ def _has(request: Request, name: str) -> bool:
 
 
 def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
-    if name in identifiers(
-        document
-    ):  # others, a project's as Keystone writes it, may look like one and are as they are
+    if name in identifiers(document):  # a project's, as Keystone writes it, may look like one and is as it is
         return _uuids(texts)
     return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
 
@@ -364,16 +362,16 @@ def _test(request: Request, name: str, kind: type[Struct]) -> Test:
 
 def _show_all(items: Sequence[D], request: Request) -> list[D | dict[str, Any]]:
     # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
-    wanted = frozenset(name for name in request.query_params.getlist("fields") if name)
-    return [_some(item, wanted, hidden_of(item, request)) for item in items]
+    named = frozenset(name for name in request.query_params.getlist("fields") if name)
+    return [_some(item, named, hidden_of(item, request)) for item in items]
 
 
-def _some(item: D, wanted: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
-    """The wanted attributes, or all, without those that are hidden."""
-    if not wanted and not hidden:
+def _some(item: D, named: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
+    """Return the named attributes, or all, without those that are hidden."""
+    if not named and not hidden:
         return item
     names = attributes(type(item))
-    shown = [name for name in names if name not in hidden and (not wanted or name in wanted)]
+    shown = [name for name in names if name not in hidden and (not named or name in named)]
     return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 

@@ -1,6 +1,6 @@
 """The bindings of a port over HTTP. Source: Network API v2.0, extension binding-extended."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -8,13 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text
-from roost.network.api.bodies_ports import Profile, VnicType, profile_text
 from roost.network.api.documents import vif_details
+from roost.network.api.fields import Text, copy_as, described
 from roost.network.api.policies import ADMIN
+from roost.network.api.ports import Profile, VnicType, profile_text
 from roost.network.api.protocol import path_id
-from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
-from roost.network.api.resources import answer as answer_type
+from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import Binding
 from roost.network.service import Networks
@@ -27,7 +26,7 @@ from roost.platform.operations import Operation, Operations, Rule
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """POST bindings: one binding."""
 
-    host: Text
+    host: Annotated[Text, described(minLength=1)]
     vnic_type: VnicType = "normal"
     profile: Profile | None = None
     project_id: Text | None = None
@@ -65,9 +64,9 @@ class BindingDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def binding_operations(context: Networks) -> Operations:
-    """Of the collection, of one binding, and of its activation."""
+    """Return the operations of the collection, of one binding, and of its activation."""
     endpoints = _Endpoints(context)
-    one: Any = answer_type("binding", BindingDocument)
+    result = answer("binding", BindingDocument)
     return {
         "/v2.0/ports/{id}/bindings": {
             "GET": Operation(
@@ -84,7 +83,7 @@ def binding_operations(context: Networks) -> Operations:
                 rule=Rule("create_port_binding", ADMIN),
                 body=BindingEnvelope,
                 status=201,
-                result=one,
+                result=result,
                 errors=(404, 409),
             ),
         },
@@ -94,7 +93,7 @@ def binding_operations(context: Networks) -> Operations:
                 endpoint=endpoints.show,
                 rule=Rule("get_port_binding", ADMIN),
                 query=SHOW_QUERY,
-                result=one,
+                result=result,
                 errors=(404,),
             ),
             "PUT": Operation(
@@ -102,7 +101,7 @@ def binding_operations(context: Networks) -> Operations:
                 endpoint=endpoints.update,
                 rule=Rule("update_port_binding", ADMIN),
                 body=BindingUpdateEnvelope,
-                result=one,
+                result=result,
                 errors=(404, 409),
             ),
             "DELETE": Operation(
@@ -130,22 +129,22 @@ class _Endpoints:
         self._context = context
 
     async def list_all(self, request: Request) -> Response:
-        found = await service.list_bindings(self._context, _port_id(request))
-        shown = [_document(binding) for binding in found]
-        return json_response({"bindings": listing.select(shown, request, BindingDocument, key="host")})
+        bindings = await service.list_bindings(self._context, _port_id(request))
+        documents = [_document(binding) for binding in bindings]
+        return json_response({"bindings": listing.select(documents, request, BindingDocument, key="host")})
 
     async def create(self, request: Request) -> Response:
         port_id = _port_id(request)
         body = (await read_json(request, BindingEnvelope)).binding
         if not body.host:
             raise InvalidInput("host: a binding is on a host.")
-        wanted = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
-        made = await service.create_binding(self._context, port_id, wanted)
-        return json_response({"binding": _document(made)}, 201)
+        asked_for = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
+        binding = await service.create_binding(self._context, port_id, asked_for)
+        return json_response({"binding": _document(binding)}, 201)
 
     async def show(self, request: Request) -> Response:
-        found = await service.get_binding(self._context, _port_id(request), request.path_params["host"])
-        return json_response({"binding": listing.show_fields(_document(found), request)})
+        binding = await service.get_binding(self._context, _port_id(request), request.path_params["host"])
+        return json_response({"binding": listing.show_fields(_document(binding), request)})
 
     async def update(self, request: Request) -> Response:
         port_id, host = _port_id(request), request.path_params["host"]
@@ -161,7 +160,7 @@ class _Endpoints:
         return Response(status_code=204)
 
     async def activate(self, request: Request) -> Response:
-        """Answered without an envelope, as upstream does and as openstacksdk reads it."""
+        """Answer without an envelope, as upstream does and as openstacksdk reads it."""
         active = await service.activate_binding(self._context, _port_id(request), request.path_params["host"])
         return json_response(_document(active))
 
@@ -171,10 +170,9 @@ def _port_id(request: Request) -> str:
 
 
 def _document(binding: Binding) -> BindingDocument:
-    return BindingDocument(
-        host=binding.host,
-        vif_type=binding.vif_type,
-        vnic_type=binding.vnic_type,
+    return copy_as(
+        BindingDocument,
+        binding,
         status="ACTIVE" if binding.active else "INACTIVE",
         profile=msgspec.json.decode(binding.profile),
         vif_details=vif_details(binding.vif_type),

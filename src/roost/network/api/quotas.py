@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text, Unserved, refuse_unserved
+from roost.network.api.bodies import refuse_unserved
+from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
@@ -20,7 +20,7 @@ from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
 from roost.platform.http import Endpoint, json_response
 from roost.platform.operations import Operation, Operations, Rule
-from roost.platform.quotas import UNLIMITED, Maximum, Quotas
+from roost.platform.quotas import Maximum, Quotas
 
 PROJECT_ID_MAX = 255
 GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
@@ -32,15 +32,12 @@ GivenMaximum = Maximum | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | Uns
 class QuotaUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """Quotas of what Roost does not have: accepted where they allow any number of it."""
 
-    floatingip: Unserved = UNSET
-    rbac_policy: Unserved = UNSET
-    router: Unserved = UNSET
-    security_group: Unserved = UNSET
-    security_group_rule: Unserved = UNSET
-    subnetpool: Unserved = UNSET
-
-
-NEUTRAL = {resource.name: (UNLIMITED, None) for resource in msgspec.structs.fields(QuotaUnserved)}
+    floatingip: NoMaximum = UNSET
+    rbac_policy: NoMaximum = UNSET
+    router: NoMaximum = UNSET
+    security_group: NoMaximum = UNSET
+    security_group_rule: NoMaximum = UNSET
+    subnetpool: NoMaximum = UNSET
 
 
 class QuotaBody(QuotaUnserved, kw_only=True, forbid_unknown_fields=True):
@@ -115,12 +112,15 @@ class TenantDocument(Struct, forbid_unknown_fields=True):
 
 
 def quota_operations(context: Networks) -> Operations:
-    """Of all projects' quotas, and of one project's."""
+    """Return the operations of all projects' quotas, and of one project's."""
 
     async def list_all(request: Request) -> Response:
-        found = await service.list_quotas(context)
-        shown = [_project_document(project_id, quotas) for project_id, quotas in found.items()]
-        return json_response({"quotas": listing.select(shown, request, ProjectQuotaDocument, key="project_id")})
+        quotas_by_project = await service.list_quotas(context)
+        projects = [
+            ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **quotas)
+            for project_id, quotas in quotas_by_project.items()
+        ]
+        return json_response({"quotas": listing.select(projects, request, ProjectQuotaDocument, key="project_id")})
 
     async def show_project(request: Request) -> Response:
         return json_response({"project": ProjectDocument(_own_project(context, request))})
@@ -161,18 +161,17 @@ def _project_operations(context: Networks) -> Operations:
         return _shown(service.default_quotas(context), request)
 
     async def show_details(request: Request) -> Response:
-        found = await service.get_details(context, _project(request))
-        parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in found.items()}
-        shown = QuotaDetailsDocument(network=parts["network"], subnet=parts["subnet"], port=parts["port"])
-        return json_response({"quota": listing.show_fields(shown, request)})
+        usages = await service.get_details(context, _project(request))
+        parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in usages.items()}
+        return json_response({"quota": listing.show_fields(QuotaDetailsDocument(**parts), request)})
 
     async def update(request: Request) -> Response:
         project_id = _project(request)
         body = (await read_json(request, QuotaEnvelope)).quota
-        refuse_unserved(body, NEUTRAL)
-        for name, said in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
-            if said not in (None, project_id):
-                raise InvalidInput(f"{name} '{said}': the path names {project_id}.")
+        refuse_unserved(body)
+        for name, value in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
+            if value not in (None, project_id):
+                raise InvalidInput(f"{name} '{value}': the path names {project_id}.")
         check_limit = body.check_limit and not body.force
         return _shown(await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit), request)
 
@@ -187,16 +186,16 @@ def _project_operations(context: Networks) -> Operations:
             )
         }
 
-    one = answer("quota", QuotaDocument)
+    result = answer("quota", QuotaDocument)
     return {
         "/v2.0/quotas/{project_id}": {
-            **get("how many a project may have; -1 for any number", show, one),
+            **get("how many a project may have; -1 for any number", show, result),
             "PUT": Operation(
                 summary="give a project quotas of its own",
                 endpoint=update,
                 rule=Rule("update_quota", ADMIN),
                 body=QuotaEnvelope,
-                result=one,
+                result=result,
             ),
             "DELETE": Operation(
                 summary="let the default quotas hold for a project",
@@ -205,31 +204,22 @@ def _project_operations(context: Networks) -> Operations:
                 status=204,
             ),
         },
-        "/v2.0/quotas/{project_id}/default": get("what it may have without its own", show_default, one),
+        "/v2.0/quotas/{project_id}/default": get("what it may have without its own", show_default, result),
         "/v2.0/quotas/{project_id}/details": get("how many it may have, and has", show_details, QuotaDetailsAnswer),
     }
 
 
-def _document(quotas: Quotas) -> QuotaDocument:
-    return QuotaDocument(network=quotas["network"], subnet=quotas["subnet"], port=quotas["port"])
-
-
-def _project_document(project_id: str, quotas: Quotas) -> ProjectQuotaDocument:
-    parts = msgspec.structs.asdict(_document(quotas))
-    return ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **parts)
-
-
 def _shown(quotas: Quotas, request: Request) -> Response:
-    return json_response({"quota": listing.show_fields(_document(quotas), request)})
+    return json_response({"quota": listing.show_fields(QuotaDocument(**quotas), request)})
 
 
 def _maxima(body: QuotaBody) -> dict[str, int]:
-    given = {resource: getattr(body, resource) for resource in RESOURCES}
-    return {resource: int(maximum) for resource, maximum in given.items() if maximum is not UNSET}
+    maxima = {resource: getattr(body, resource) for resource in RESOURCES}
+    return {resource: int(maximum) for resource, maximum in maxima.items() if maximum is not UNSET}
 
 
 def _project(request: Request) -> str:
-    """The project that the path names. Raises InvalidInput."""
+    """Return the project that the path names. Raises InvalidInput."""
     project_id: str = request.path_params["project_id"]
     if len(project_id) > PROJECT_ID_MAX or "\x00" in project_id:
         raise InvalidInput(

@@ -1,12 +1,12 @@
 """Tags of networks, segments, subnets and ports over HTTP. Source: extensions standard-attr-tag and tag-creation."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.network.api.fields import Tags
 from roost.network.api.policies import ADMIN, OWN, OWN_OR_NETWORK, SEEN_NETWORK, SEEN_PORT, SEEN_SUBNET
 from roost.network.api.protocol import path_id
 from roost.network.errors import TagNotFound, TagResourceNotFound
@@ -30,11 +30,11 @@ DEFAULTS: Mapping[Kind, tuple[str, str]] = {
 class TagsEnvelope(Struct, forbid_unknown_fields=True):
     """Tags, as they are read and answered."""
 
-    tags: Annotated[list[str], Meta(max_length=rules.TAGS_MAX)]
+    tags: Tags
 
 
 def tag_operations(context: Networks) -> Operations:
-    """Of every kind, all tags and one."""
+    """Return the operations of all tags and of one, of every kind."""
     served: dict[str, dict[str, Operation]] = {}
     for kind in DEFAULTS:
         served[f"/v2.0/{kind}s/{{id}}/tags"] = _of_all(context, kind)
@@ -61,9 +61,9 @@ def _of_all(context: Networks, kind: Kind) -> dict[str, Operation]:
 
     async def replace(request: Request) -> Response:
         body = await read_json(request, TagsEnvelope)
-        wanted = rules.replaced(body.tags)
-        await service.change_tags(context, kind, _id(request, kind), lambda _has: wanted)
-        return json_response({"tags": wanted})
+        tags = rules.replaced(body.tags)
+        await service.change_tags(context, kind, _id(request, kind), lambda _has: tags)
+        return json_response({"tags": tags})
 
     async def clear(request: Request) -> Response:
         await service.change_tags(context, kind, _id(request, kind), lambda _has: ())

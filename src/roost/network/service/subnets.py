@@ -17,7 +17,7 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet, SubnetRequest
 from roost.network.rules import addressing, flat, links, subnet_attributes, subnet_updates, uses
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, automatic, notices, publications, quotas, releases
@@ -64,7 +64,7 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
     return found[0]
 
 
-async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
+async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
     """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
 
     Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
@@ -73,9 +73,9 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     return (await create_subnets(networks, [subnet]))[0]
 
 
-async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
+async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
     """Keep new subnets, in order, all or none; when cancelled, none. Raises what create_subnet raises."""
-    new = networks.stamp(wanted)
+    new = networks.stamp(Subnet, wanted)
     providers = sorted({made.provider_uuid for made in new})
     try:
         async with networks.database.transaction() as tx:
