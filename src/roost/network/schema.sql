@@ -69,12 +69,20 @@ CREATE TABLE network.subnet (
     -- Of a flat network: whose pool it is.
     cell text,
     -- The resource provider whose inventory counts the pools: of a flat network, the subnet's own.
-    provider_uuid uuid GENERATED ALWAYS AS (CASE WHEN cell IS NULL THEN coalesce(segment_id, network_id) ELSE id END) STORED
+    provider_uuid uuid GENERATED ALWAYS AS (CASE WHEN cell IS NULL THEN coalesce(segment_id, network_id) ELSE id END) STORED,
+    -- How often it was marked as being deleted.
+    marks integer NOT NULL DEFAULT 0
 );
 CREATE INDEX subnet_network ON network.subnet (network_id);
 CREATE INDEX subnet_segment ON network.subnet (segment_id);
 CREATE INDEX subnet_provider ON network.subnet (provider_uuid);
 CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
+CREATE FUNCTION network.count_mark() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.marks := OLD.marks + 1; RETURN NEW; END
+$$;
+CREATE TRIGGER subnet_marked BEFORE UPDATE OF deleting ON network.subnet FOR EACH ROW
+    WHEN (NEW.deleting AND NOT OLD.deleting) EXECUTE FUNCTION network.count_mark();
 
 CREATE TABLE network.pool (
     subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,

@@ -97,13 +97,13 @@ async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None
 
 FIND_MARK = """
 -- network.find_mark
-SELECT xmin::text FROM network.subnet WHERE id = $1
+SELECT marks FROM network.subnet WHERE id = $1
 """
 
 
-async def find_mark(tx: Connection, subnet_id: str) -> str | None:
-    """Return a token that changes whenever the delete mark is set again (R38); None where there is no subnet."""
-    mark: str | None = await tx.fetchval(FIND_MARK, subnet_id)
+async def find_mark(tx: Connection, subnet_id: str) -> int | None:
+    """Return a number that changes whenever the delete mark is set again (R38); None where there is no subnet."""
+    mark: int | None = await tx.fetchval(FIND_MARK, subnet_id)
     return mark
 
 
