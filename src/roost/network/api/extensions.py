@@ -164,25 +164,25 @@ def first_operations(described: Operations) -> Operations:
     collections = Operation(
         summary="the collections", endpoint=_collections, result=CollectionsAnswer, needs_token=False
     )
-    versions = Operation(
-        summary="the version document",
-        endpoint=_versions,
-        result=answer("versions", list[VersionDocument]),
-        needs_token=False,
-    )
-    every = Operation(
-        summary="the extensions that clients may rely on",
-        endpoint=list_all,
-        result=answer("extensions", list[ExtensionDocument]),
-    )
-    single = Operation(summary="one of them", endpoint=show, result=answer("extension", ExtensionDocument))
     return {
-        "/": {"GET": versions},
+        "/": {
+            "GET": Operation(
+                summary="the version document",
+                endpoint=_versions, result=answer("versions", list[VersionDocument]), needs_token=False,
+            )
+        },
         "/v2.0": {"GET": collections},
         "/v2.0/": {"GET": collections},
-        "/v2.0/extensions": {"GET": every},
-        "/v2.0/extensions/{alias}": {"GET": single},
-    }
+        "/v2.0/extensions": {
+            "GET": Operation(
+                summary="the extensions that clients may rely on",
+                endpoint=list_all, result=answer("extensions", list[ExtensionDocument]),
+            )
+        },
+        "/v2.0/extensions/{alias}": {
+            "GET": Operation(summary="one of them", endpoint=show, result=answer("extension", ExtensionDocument))
+        },
+    }  # fmt: skip
 
 
 async def _versions(request: Request) -> Response:

@@ -3,8 +3,8 @@
 import re
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from functools import cache, partial
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -15,7 +15,7 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model.networks import ListKind, ListQuery, ListRow
+from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists
 from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
@@ -43,24 +43,14 @@ class PageLink(Struct, forbid_unknown_fields=True):
     href: str
 
 
-class Collection(Struct, Generic[T], frozen=True, kw_only=True):
+class Collection(listing.Listable[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
-    name, plural: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those
-    of the ids that there are. page: a page in one statement, where it is asked for often. show: as a document.
-    defaults: of the policy rules, by their verbs. more_flags: filters of a list by true or false that are no
-    attributes.
+    missing: the error for an id that nothing has. defaults: of the policy rules, by their verbs.
     """
 
-    name: ListKind
-    plural: str
-    document: type[Struct]
     missing: type[NotFound]
-    find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
-    show: Callable[[T], Struct]
     defaults: Mapping[str, str]
-    more_flags: frozenset[str] = frozenset()
-    page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
     @property
     def title(self) -> str:
@@ -77,21 +67,15 @@ class Collection(Struct, Generic[T], frozen=True, kw_only=True):
 
     def list_operation(self, context: Networks, summary: str) -> Operation:
         """Return GET of the collection."""
-        if self.page is None:
-            read = listing.reader(context, self.name, partial(self.find, context), self.show)
-        else:
-            read = listing.page_reader(context, self.page, self.show)
 
         async def endpoint(request: Request) -> Response:
-            return await listing.answer(request, self.name, self.plural, self.document, read, flags=self.more_flags)
+            return await listing.answer(request, context, self)
 
         return Operation(
-            summary=summary,
-            endpoint=endpoint,
-            rule=self.rule("get"),
+            summary=summary, endpoint=endpoint, rule=self.rule("get"),
             query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.name]),
             result=list_answer(self.plural, self.document),
-        )
+        )  # fmt: skip
 
     def show_operation(self, context: Networks) -> Operation:
         """Return GET of one."""
@@ -104,12 +88,9 @@ class Collection(Struct, Generic[T], frozen=True, kw_only=True):
             return json_response({self.name: listing.show_fields(self.show(items[0]), request)})
 
         return Operation(
-            summary=f"one {self.name}",
-            endpoint=endpoint,
-            rule=self.rule("get"),
-            query=SHOW_QUERY,
+            summary=f"one {self.name}", endpoint=endpoint, rule=self.rule("get"), query=SHOW_QUERY,
             result=answer(self.name, self.document),
-        )
+        )  # fmt: skip
 
 
 class Resource(Collection[T], frozen=True, kw_only=True):
@@ -119,6 +100,7 @@ class Resource(Collection[T], frozen=True, kw_only=True):
     body and the revision that it must have (None: any).
     """
 
+    name: Kind
     body: type[Struct]
     update_body: type[Struct]
     create: Callable[[Networks, Sequence[Any]], Awaitable[Sequence[T]]]
@@ -181,14 +163,9 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             return json_response({self.name: shown[0]} if is_single else {self.plural: shown}, 201)
 
         return Operation(
-            summary=f"make a {self.name}, or many at once: all or none",
-            endpoint=endpoint,
-            rule=self.rule("create"),
-            body=envelope,
-            status=201,
-            result=_made_answer(self.name, self.plural, self.document),
-            errors=(404, 409),
-        )
+            summary=f"make a {self.name}, or many at once: all or none", endpoint=endpoint, rule=self.rule("create"),
+            body=envelope, status=201, result=_made_answer(self.name, self.plural, self.document), errors=(404, 409),
+        )  # fmt: skip
 
     def _update_operation(self, context: Networks) -> Operation:
         envelope = _update_envelope(self.name, self.update_body)
@@ -200,13 +177,9 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             return json_response({self.name: listing.show_made(self.show(changed), request)})
 
         return Operation(
-            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded",
-            endpoint=endpoint,
-            rule=self.rule("update"),
-            body=envelope,
-            result=answer(self.name, self.document),
-            errors=(409, 412),
-        )
+            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            rule=self.rule("update"), body=envelope, result=answer(self.name, self.document), errors=(409, 412),
+        )  # fmt: skip
 
     def _delete_operation(self, context: Networks) -> Operation:
         async def endpoint(request: Request) -> Response:
@@ -214,12 +187,9 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             return Response(status_code=204)
 
         return Operation(
-            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded",
-            endpoint=endpoint,
-            rule=self.rule("delete"),
-            status=204,
-            errors=(409, 412),
-        )
+            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            rule=self.rule("delete"), status=204, errors=(409, 412),
+        )  # fmt: skip
 
 
 def _unwrap(body: bytes, name: str, plural: str) -> bytes:

@@ -8,17 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.network.api import documents
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
 from roost.network.api.documents import SubnetDocument
-from roost.network.api.fields import (
-    Cidr,
-    IpAddress,
-    Items,
-    NoFlag,
-    Nothing,
-    Text,
-    Uuid,
-    copy_as,
-    described,
-)
+from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, copy_as, described
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
