@@ -361,3 +361,21 @@ async def test_a_subnet_whose_delete_was_taken_back_and_begun_anew_is_looked_at_
     assert await subnets.get_subnet(cloud.networks, subnet.id)
     assert await cloud.used(rack1.id) == (5, 1)
     await assert_sound(cloud)
+
+
+async def test_each_mark_of_a_subnet_is_another_whatever_else_is_written_and_whoever_marks(cloud: Cloud) -> None:
+    """The release before marks without counting."""
+    network = await cloud.plain("10.1.0.0/29")
+    (subnet,) = await subnets.list_subnets(cloud.networks, network_ids=[network.id])
+    marks = []
+    for change in (
+        "deleting = true",
+        "deleting = true, name = 'a'",
+        "deleting = false",
+        "name = 'b'",
+        "deleting = true",
+    ):
+        async with cloud.networks.database.transaction() as tx:
+            await tx.execute(f"UPDATE network.subnet SET {change} WHERE id = $1", subnet.id)
+            marks.append(await subnet_rows.find_mark(tx, subnet.id))
+    assert marks == [1, 1, 1, 1, 2]
