@@ -144,12 +144,12 @@ class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
 
 def network(item: Network) -> NetworkDocument:
     """Return the document of a network."""
-    links: dict[str, Any] = {}
+    provider: dict[str, Any] = {}
+    if item.links:
+        provider = msgspec.structs.asdict(item.links[0])
     if len(item.links) > 1:
-        carriers = ("network_type", "physical_network", "segmentation_id")
-        links = dict.fromkeys(carriers, UNSET) | {"segments": tuple(copy_as(LinkDocument, x) for x in item.links)}
-    elif item.links:
-        links = msgspec.structs.asdict(item.links[0])
+        segments = tuple(copy_as(LinkDocument, link) for link in item.links)
+        provider = {**dict.fromkeys(provider, UNSET), "segments": segments}
     return _document(
         NetworkDocument,
         item,
@@ -157,7 +157,7 @@ def network(item: Network) -> NetworkDocument:
         status=_status(item.admin_state_up),
         l2_adjacency=not item.segmented,
         kind="flat" if item.flat else None,
-        **links,
+        **provider,
     )
 
 

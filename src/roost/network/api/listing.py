@@ -140,7 +140,9 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
     order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
-    return _show_all(_page(_sort(chosen, kind, order), request, attributes(kind)[key]), request)
+    for name, descending in reversed(order.items()):
+        chosen.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
+    return _show_all(_page(chosen, request, attributes(kind)[key]), request)
 
 
 def _used(request: Request) -> frozenset[str]:
@@ -164,12 +166,6 @@ def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
     for name, direction in (*zip(keys, directions, strict=False), (key, "asc")):
         order.setdefault(name, direction == "desc")
     return order
-
-
-def _sort(documents: list[D], kind: type[D], order: Mapping[str, bool]) -> list[D]:
-    for name, descending in reversed(list(order.items())):
-        documents.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
-    return documents
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:

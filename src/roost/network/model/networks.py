@@ -203,7 +203,7 @@ class SubnetKind(SubnetUse, frozen=True, kw_only=True):
 
     @property
     def provider_uuid(self) -> str:
-        """The resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
+        """Return the resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
         return self.id if self.cell is not None else self.segment_id or self.network_id
 
 
