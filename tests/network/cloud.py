@@ -10,7 +10,7 @@ from unittest.mock import patch
 from tests.invariants import assert_books_agree
 
 from roost.clients.local_network import LocalNetwork
-from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
 from roost.network.rules import addressing
 from roost.network.service import Networks, networks, subnets
 from roost.platform.env import Env
@@ -35,16 +35,16 @@ class Cloud:
         return network
 
     async def network(self, *, physical_network: str | None = None, flat: bool = False) -> Network:
-        wanted = Network(
-            id="", name="net", project_id=PROJECT, description="", network_type=None, flat=flat,
-            physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
+        wanted = NetworkRequest(
+            name="net", project_id=PROJECT, description="", network_type=None, flat=flat,
+            physical_network=physical_network, segmentation_id=None,
         )  # fmt: skip
         return (await networks.create_networks(self.networks, [wanted]))[0]
 
     async def segment(self, network: Network, physical_network: str | None) -> Segment:
-        wanted = Segment(
-            id="", network_id=network.id, name=physical_network, description="", network_type="vlan",
-            physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
+        wanted = SegmentRequest(
+            network_id=network.id, name=physical_network, description="", network_type="vlan",
+            physical_network=physical_network, segmentation_id=None,
         )  # fmt: skip
         return (await networks.create_segments(self.networks, [wanted]))[0]
 
@@ -56,13 +56,12 @@ class Cloud:
         pools: list[tuple[str, str]] | None = None,
         **more: Any,
     ) -> Subnet:
-        """more: other fields of a Subnet, such as ipv6_ra_mode."""
+        """more: other fields of a SubnetRequest, such as ipv6_ra_mode."""
         plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
-        wanted = Subnet(
-            id="", network_id=network.id, segment_id=segment.id if segment else None, description="",
+        wanted = SubnetRequest(
+            network_id=network.id, segment_id=segment.id if segment else None, description="",
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,
-            enable_dhcp=True, revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
-            **{"name": "", **more},
+            enable_dhcp=True, pools=plan.pools, **{"name": "", **more},
         )  # fmt: skip
         return await subnets.create_subnet(self.networks, wanted)
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.invariants import SETTLED
-from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 from tests.next_call import after
 
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse
-from roost.network.model.networks import Network, Subnet
+from roost.network.model.networks import Network, SubnetRequest
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import addressing
 from roost.network.service import ports, subnets
@@ -124,12 +124,11 @@ async def test_cancelled_anywhere_subnets_leave_nothing(cloud: Cloud) -> None:
     assert await cloud.used(network.id) == (10, 0)
 
 
-def subnet(network: Network, cidr: str) -> Subnet:
+def subnet(network: Network, cidr: str) -> SubnetRequest:
     plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
-    return Subnet(
-        id="", network_id=network.id, segment_id=None, name="", description="", project_id=PROJECT, ip_version=4,
-        cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, revision=1, created_at=NEVER,
-        updated_at=NEVER, pools=plan.pools,
+    return SubnetRequest(
+        network_id=network.id, segment_id=None, name="", description="", project_id=PROJECT, ip_version=4,
+        cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, pools=plan.pools,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from tests.network.test_api import Api
 from tests.network.test_port_updates import of, sound, update
 from tests.network.test_releases import held
 
-from roost.network.api import bodies_ports
+from roost.network.api import ports as ports_api
 from roost.network.errors import PortBindingAlreadyActive, PortBindingNotFound, PortChanged, PortInUse
 from roost.network.model.networks import Network
 from roost.network.model.ports import Binding, PortRequest
@@ -53,7 +53,7 @@ async def test_a_profile_is_no_deeper_than_lists_can_be_ordered_and_filtered_by(
     url = f"/v2.0/ports/{port['id']}"
     about = f'"network_id":"{network.id}"'.encode()
     for depth, statuses in (
-        (bodies_ports.PROFILE_DEPTH_MAX, (201, 200, 201, 200)),
+        (ports_api.PROFILE_DEPTH_MAX, (201, 200, 201, 200)),
         (900, (400,) * 4),
         (4000, (400,) * 4),
     ):

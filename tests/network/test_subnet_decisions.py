@@ -96,7 +96,7 @@ def test_pools_come_in_order() -> None:
         (AUTO, SubnetChanges(pools=(("2001:db8::2", "2001:db8::9"),)), errors.InvalidInput),
         (AUTO, SubnetChanges(enable_dhcp=False), errors.InvalidInput),
         (a_subnet(cell="cell1"), SubnetChanges(pools=(("10.0.0.3", "10.0.0.4"),)), errors.InvalidInput),
-        (a_subnet(cidr="10.0.0.0/31", enable_dhcp=False, gateway_ip=None), SubnetChanges(enable_dhcp=True), errors.InvalidInput),
+        (a_subnet(cidr="10.0.0.0/31", enable_dhcp=False), SubnetChanges(enable_dhcp=True), errors.InvalidInput),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(subnet: Subnet, changes: SubnetChanges, error: type[Exception]) -> None:

@@ -50,8 +50,6 @@ CREATE TABLE network.subnet (
     cidr cidr NOT NULL,
     gateway_ip inet,
     enable_dhcp boolean NOT NULL DEFAULT true,
-    -- Being deleted: no inventory counts its pools any more, but claims made before may still be assigned from it.
-    deleting boolean NOT NULL DEFAULT false,
     revision integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -62,8 +60,6 @@ CREATE TABLE network.subnet (
     ipv6_address_mode text,
     service_types text[] NOT NULL DEFAULT '{}',
     tags text[] NOT NULL DEFAULT '{}',
-    -- A change in progress: the subnet is as wanted, the ledger is being told, and this is how to take it back.
-    change jsonb,
     -- Ports that were there before it are still to get the addresses that follow from their MACs.
     spreading boolean NOT NULL DEFAULT false,
     -- Of a flat network: whose pool it is.
@@ -74,14 +70,11 @@ CREATE TABLE network.subnet (
 CREATE INDEX subnet_network ON network.subnet (network_id);
 CREATE INDEX subnet_segment ON network.subnet (segment_id);
 CREATE INDEX subnet_provider ON network.subnet (provider_uuid);
-CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
 
 CREATE TABLE network.pool (
     subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,
     first_address inet NOT NULL,
     last_address inet NOT NULL,
-    -- What the pool loses when the subnet's change in progress ends: still given to who has a claim, counted no more.
-    leaving boolean NOT NULL DEFAULT false,
     PRIMARY KEY (subnet_id, first_address)
 );
 
@@ -139,6 +132,8 @@ CREATE TABLE network.address (
 CREATE INDEX address_port ON network.address (port_id);
 -- Ports are looked for by the address that somebody saw.
 CREATE INDEX address_address ON network.address (address);
+-- What capacity counts apart from the pools: claimed outside of them, or held in them unclaimed.
+CREATE INDEX address_apart ON network.address (subnet_id) WHERE claimed <> in_pool;
 
 -- Addresses of guests that the records do not know, whoever has them now: held once nobody else has.
 -- port_id: the hidden port of the guest's NIC, of which a row without a port says nothing.
@@ -174,6 +169,7 @@ CREATE TABLE network.publication (
     lease_owner uuid,
     lease_until timestamptz
 );
+CREATE INDEX publication_due ON network.publication (provider_uuid) WHERE wanted > published;
 
 CREATE TABLE network.host (
     name text PRIMARY KEY,

@@ -8,15 +8,15 @@ from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
 from roost.network.api.extensions import first_operations
 from roost.network.api.guard import checks
-from roost.network.api.networks import network_operations
+from roost.network.api.networks import NETWORK
 from roost.network.api.openapi import ABOUT
 from roost.network.api.policies import ATTRIBUTES, CHECKS, SCOPES
 from roost.network.api.port_bindings import binding_operations
-from roost.network.api.ports import port_operations
+from roost.network.api.ports import PORT
 from roost.network.api.protocol import API
 from roost.network.api.quotas import quota_operations
-from roost.network.api.segments import segment_operations
-from roost.network.api.subnets import subnet_operations
+from roost.network.api.segments import SEGMENT
+from roost.network.api.subnets import SUBNET
 from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
 from roost.platform.auth import Policy, Unrestricted
@@ -30,14 +30,14 @@ UNRESTRICTED = Unrestricted()
 
 
 def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
-    """Every operation of the API, by path and method."""
+    """Return every operation of the API, by path and method."""
     served: Operations = {
         # First, since routes are tried in order, what clients ask all day.
-        **port_operations(networks),
+        **PORT.operations(networks),
         **binding_operations(networks),
-        **network_operations(networks),
-        **segment_operations(networks),
-        **subnet_operations(networks),
+        **NETWORK.operations(networks),
+        **SEGMENT.operations(networks),
+        **SUBNET.operations(networks),
         **availability_operations(networks),
         **agent_operations(networks),
         **quota_operations(networks),
@@ -48,12 +48,12 @@ def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
 
 
 def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
-    """Everything below the API's root; whoever serves it mounts it at /network."""
+    """Return everything below the API's root; whoever serves it mounts it at /network."""
     return [*make_routes(API, operations(networks, policy), checks(networks, policy)), API.not_found()]
 
 
 def rules() -> list["RuleDefault"]:
-    """Every policy rule with its default, as oslo.policy takes them."""
+    """Return every policy rule with its default, as oslo.policy takes them."""
     from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
 
     nothing: Any = None  # no operation needs a service to be listed

@@ -55,7 +55,7 @@ class Access:
 
     @classmethod
     async def of(cls, networks: Networks, policy: Policy, caller: Caller, *, owned: bool) -> "Access":
-        """The access of a caller. owned: what is concerned has owners."""
+        """Return the access of a caller. owned: what is concerned has owners."""
         blind = cls(policy, caller, None)
         if not owned or any(blind.allows(rule, {}) for rule in PRIVILEGED):
             return blind
@@ -63,7 +63,7 @@ class Access:
 
     @property
     def privileged(self) -> bool:
-        """Whether the caller sees beyond the own project."""
+        """Return whether the caller sees beyond the own project."""
         return self.reachable is None
 
     def enforce(self, rule: str, target: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class Access:
         self._policy.enforce(self.caller, rule, target)
 
     def allows(self, rule: str, target: Mapping[str, str]) -> bool:
-        """Whether it does."""
+        """Return whether it does."""
         try:
             self.enforce(rule, target)
         except Forbidden:
@@ -79,18 +79,18 @@ class Access:
         return True
 
     def target(self, document: Struct) -> Target:
-        """A network, subnet or port as rules ask about it."""
+        """Return a network, subnet or port as rules ask about it."""
         assert isinstance(document, NetworkDocument | SubnetDocument | PortDocument)
-        found = owned_by(document.project_id)
+        target = owned_by(document.project_id)
         if isinstance(document, NetworkDocument):
-            return found | _network_target(NetworkOwner(document.project_id, document.shared, document.external))
+            return target | _network_target(NetworkOwner(document.project_id, document.shared, document.external))
         if isinstance(document, PortDocument):
-            found["device_owner"] = document.device_owner
+            target["device_owner"] = document.device_owner
         network = (self.reachable or {}).get(document.network_id)
-        return found if network is None else found | _network_target(network)
+        return target if network is None else target | _network_target(network)
 
     def verdict(self, document: Struct) -> Verdict:
-        """What the caller sees of this; of what has no owner, everything."""
+        """Return what the caller sees of this; of what has no owner, everything."""
         kind = KINDS.get(type(document))
         if kind is None:
             return Verdict(True)
@@ -102,12 +102,12 @@ class Access:
 
     def _remembered(self, kind: str, target: Target) -> Verdict:
         key = (kind, *target.values())
-        found = self._verdicts.get(key)
-        if found is None:
+        verdict = self._verdicts.get(key)
+        if verdict is None:
             visible = self.allows(f"get_{kind}", target)
             hidden = (name for name in HIDEABLE[kind] if not self.allows(f"get_{kind}:{name}", target))
-            found = self._verdicts[key] = Verdict(visible, frozenset(hidden))
-        return found
+            verdict = self._verdicts[key] = Verdict(visible, frozenset(hidden))
+        return verdict
 
     def enforce_attributes(self, rule: str, item: Struct, target: Mapping[str, str]) -> None:
         """Raise Forbidden unless the caller may say what the body says beyond the defaults."""
@@ -116,9 +116,9 @@ class Access:
 
 
 def access_of(request: Request) -> Access | None:
-    """What the request's caller may; None where nobody is asked."""
-    found: Access | None = request.scope.get(ACCESS_KEY)
-    return found
+    """Return what the request's caller may; None where nobody is asked."""
+    access: Access | None = request.scope.get(ACCESS_KEY)
+    return access
 
 
 def _network_target(owner: NetworkOwner) -> Target:
@@ -131,7 +131,7 @@ def _network_target(owner: NetworkOwner) -> Target:
 
 
 def owned_by(project_id: str | None) -> Target:
-    """What belongs to a project, or to nobody."""
+    """Return the target that belongs to a project, or to nobody."""
     return {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
 
 
@@ -144,7 +144,7 @@ STRANGER = {
 
 
 def reached(access: Access, network_id: str) -> Target | None:
-    """A network that something is made on, as rules ask about it; None for one that the caller does not see."""
+    """Return a network that something is made on as a target; None for one that the caller does not see."""
     if access.reachable is None:
         return {}
     owner = access.reachable.get(network_id)
@@ -152,7 +152,7 @@ def reached(access: Access, network_id: str) -> Target | None:
 
 
 def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:
-    """Those that the caller sees, with all the attributes that are `used` to choose and to order them."""
+    """Return what the caller sees, with all the attributes that are `used` to choose and to order it."""
     access = access_of(request)
     if access is None:
         return documents
@@ -169,13 +169,13 @@ def seen_by(request: Request, kind: str) -> str | None:
 
 
 def hidden_of(document: Struct, request: Request) -> frozenset[str]:
-    """The attributes that are not for the caller."""
+    """Return the attributes that are not for the caller."""
     access = access_of(request)
     return frozenset() if access is None else access.verdict(document).hidden
 
 
 def owned(item: B, request: Request) -> B:
-    """What is to be made, for the caller's own project unless the body says for which."""
+    """Return the body of what is to be made, for the caller's own project unless it says for which."""
     access = access_of(request)
     if access is None or not hasattr(item, "project_id") or given_project(item):
         return item
@@ -183,21 +183,21 @@ def owned(item: B, request: Request) -> B:
 
 
 def given_project(item: Struct) -> str | None:
-    """For which project a body asks, if it says so."""
+    """Return the project for which a body asks, if it says so."""
     return getattr(item, "project_id", None) or getattr(item, "tenant_id", None)
 
 
 @cache
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
-    """(name, name that clients use, default) of every field; looked up once, as a body may have many thousands."""
+    """Return (name, name that clients use, default) of every field, once: a body may have many thousands."""
     return tuple(
-        (one.name, one.encode_name, one.default if one.default_factory is NODEFAULT else one.default_factory())
-        for one in msgspec.structs.fields(kind)
+        (item.name, item.encode_name, item.default if item.default_factory is NODEFAULT else item.default_factory())
+        for item in msgspec.structs.fields(kind)
     )
 
 
 def _said(rule: str, item: Struct) -> Iterator[str]:
-    """The rules of the attributes, and of what is in their lists, that a body says."""
+    """Yield the rules of the attributes, and of what is in their lists, that a body says."""
     for attribute, shown, default in _defaults(type(item)):
         value: Any = getattr(item, attribute)
         if value is UNSET or value == default:

@@ -3,7 +3,6 @@
 Roost's agents come with their hosts: nobody adds, changes or deletes one here.
 """
 
-from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -11,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.documents import Time, Uuid, show_time
+from roost.network.api.documents import show_time
+from roost.network.api.fields import Time, Uuid
 from roost.network.api.policies import ADMIN
-from roost.network.api.protocol import path_id
-from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
+from roost.network.api.resources import Collection, list_answer, list_query
 from roost.network.errors import AgentNotFound
 from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
-from roost.network.service import Networks, lists
+from roost.network.service import Networks
 from roost.network.service import agents as service
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
@@ -47,40 +46,38 @@ class ZoneDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     state: Literal["available", "unavailable"]
 
 
+def _document(agent: Agent) -> AgentDocument:
+    return AgentDocument(
+        id=agent.id,
+        host=agent.host.name,
+        alive=agent.alive,
+        heartbeat_timestamp=None if agent.seen_at is None else show_time(agent.seen_at),
+        configurations={"physical_networks": sorted(agent.host.physical_networks), "cell": agent.host.cell},
+    )
+
+
+AGENT = Collection(
+    name="agent",
+    plural="agents",
+    document=AgentDocument,
+    missing=AgentNotFound,
+    find=service.list_agents,
+    show=_document,
+    defaults={"get": ADMIN},
+)
+
+
 def agent_operations(context: Networks) -> Operations:
-    """Of all agents, of one, and of the zones."""
-    read = listing.reader(context, "agent", partial(service.list_agents, context), _agent)
-
-    async def list_agents(request: Request) -> Response:
-        return await listing.answer(request, "agent", "agents", AgentDocument, read)
-
-    async def show_agent(request: Request) -> Response:
-        agent = await service.get_agent(context, path_id(request, "Agent", AgentNotFound))
-        return json_response({"agent": listing.show_fields(_agent(agent), request)})
+    """Return the operations of all agents, of one, and of the zones."""
 
     async def list_zones(request: Request) -> Response:
         zones = [ZoneDocument(state="available" if await service.is_any_alive(context) else "unavailable")]
         return json_response({"availability_zones": listing.select(zones, request, ZoneDocument, key="name")})
 
+    summary = "the agents of all hosts, and whether they are alive"
     return {
-        "/v2.0/agents": {
-            "GET": Operation(
-                summary="the agents of all hosts, and whether they are alive",
-                endpoint=list_agents,
-                rule=Rule("get_agent", ADMIN),
-                query=list_query(AgentDocument, sorted_by=lists.SORTED["agent"]),
-                result=list_answer("agents", AgentDocument),
-            )
-        },
-        "/v2.0/agents/{id}": {
-            "GET": Operation(
-                summary="one agent",
-                endpoint=show_agent,
-                rule=Rule("get_agent", ADMIN),
-                query=SHOW_QUERY,
-                result=answer("agent", AgentDocument),
-            )
-        },
+        "/v2.0/agents": {"GET": AGENT.list_operation(context, summary)},
+        "/v2.0/agents/{id}": {"GET": AGENT.show_operation(context)},
         "/v2.0/availability_zones": {
             "GET": Operation(
                 summary="the one availability zone, available while an agent is alive",
@@ -91,13 +88,3 @@ def agent_operations(context: Networks) -> Operations:
             )
         },
     }
-
-
-def _agent(agent: Agent) -> AgentDocument:
-    return AgentDocument(
-        id=agent.id,
-        host=agent.host.name,
-        alive=agent.alive,
-        heartbeat_timestamp=None if agent.seen_at is None else show_time(agent.seen_at),
-        configurations={"physical_networks": sorted(agent.host.physical_networks), "cell": agent.host.cell},
-    )

@@ -1,13 +1,13 @@
 """How many addresses networks have, over HTTP. Source: extensions network-ip-availability and its -details."""
 
-from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.documents import Uuid
+from roost.network.api.fields import Uuid
 from roost.network.api.policies import ADMIN
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
@@ -60,33 +60,13 @@ class AvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def availability_operations(context: Networks) -> Operations:
-    """Of all networks, and of one."""
-
-    async def list_all(request: Request) -> Response:
-        ip_versions = _ip_versions(request)
-
-        async def find(ids: Sequence[str]) -> list[NetworkAvailability]:
-            return await service.list_availabilities(context, ids, ip_versions=ip_versions)
-
-        return await listing.answer(
-            request,
-            KIND,
-            "network_ip_availabilities",
-            AvailabilityDocument,
-            listing.reader(context, KIND, find, _network),
-            others={"id": (), "ip_version": [ListFilter("ip_version", ip_versions)] if ip_versions else ()},
-        )
-
-    async def show(request: Request) -> Response:
-        found = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
-        return json_response({"network_ip_availability": listing.show_fields(_network(found), request)})
-
+    """Return the operations of all networks' availabilities, and of one's."""
+    rule = Rule("get_network_ip_availability", ADMIN)
     return {
         "/v2.0/network-ip-availabilities": {
             "GET": Operation(
                 summary="how many addresses networks and their subnets have",
-                endpoint=list_all,
-                rule=Rule("get_network_ip_availability", ADMIN),
+                endpoint=partial(_list_all, context), rule=rule,
                 query=list_query(AvailabilityDocument, "ip_version", sorted_by=lists.SORTED[KIND]),
                 result=list_answer("network_ip_availabilities", AvailabilityDocument),
             )
@@ -94,13 +74,29 @@ def availability_operations(context: Networks) -> Operations:
         "/v2.0/network-ip-availabilities/{id}": {
             "GET": Operation(
                 summary="how many addresses the network with this id has",
-                endpoint=show,
-                rule=Rule("get_network_ip_availability", ADMIN),
-                query=SHOW_QUERY,
+                endpoint=partial(_show, context), rule=rule, query=SHOW_QUERY,
                 result=answer("network_ip_availability", AvailabilityDocument),
             )
         },
-    }
+    }  # fmt: skip
+
+
+async def _list_all(context: Networks, request: Request) -> Response:
+    ip_versions = _ip_versions(request)
+    kind = listing.Listable(
+        name=KIND,
+        plural="network_ip_availabilities",
+        document=AvailabilityDocument,
+        find=partial(service.list_availabilities, ip_versions=ip_versions),
+        show=_network,
+    )
+    others = {"id": (), "ip_version": [ListFilter("ip_version", ip_versions)] if ip_versions else ()}
+    return await listing.answer(request, context, kind, others)
+
+
+async def _show(context: Networks, request: Request) -> Response:
+    availability = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
+    return json_response({"network_ip_availability": listing.show_fields(_network(availability), request)})
 
 
 def _ip_versions(request: Request) -> tuple[int, ...]:

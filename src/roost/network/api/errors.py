@@ -11,60 +11,30 @@ from roost.platform.http import Problem
 
 BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
     400: (
-        errors.InvalidInput,
-        errors.SegmentsSetInConjunctionWithProviders,
-        errors.SegmentsContainDuplicateEntry,
-        errors.SubnetsNotAllAssociatedWithSegments,
-        errors.NetworkIdsDontMatch,
-        errors.OutOfBoundsAllocationPool,
-        errors.DNSNameServersExhausted,
-        errors.HostRoutesExhausted,
-        errors.SubnetSegmentAssociationChangeNotAllowed,
-        errors.NoUpdateSubnetWhenMultipleSegmentsOnNetwork,
-        errors.InvalidSubnetServiceType,
-        errors.AllocationOnAutoAddressSubnet,
-        errors.InvalidIpForNetwork,
-        errors.InvalidIpForSubnet,
+        errors.InvalidInput, errors.SegmentsSetInConjunctionWithProviders, errors.SegmentsContainDuplicateEntry,
+        errors.SubnetsNotAllAssociatedWithSegments, errors.NetworkIdsDontMatch, errors.OutOfBoundsAllocationPool,
+        errors.DNSNameServersExhausted, errors.HostRoutesExhausted, errors.SubnetSegmentAssociationChangeNotAllowed,
+        errors.NoUpdateSubnetWhenMultipleSegmentsOnNetwork, errors.InvalidSubnetServiceType,
+        errors.AllocationOnAutoAddressSubnet, errors.InvalidIpForNetwork, errors.InvalidIpForSubnet,
         errors.FixedIpsSubnetsNotOnSameSegment,
     ),
     404: (
-        errors.AgentNotFound,
-        errors.NetworkNotFound,
-        errors.SegmentNotFound,
-        errors.SubnetNotFound,
-        errors.PortNotFound,
-        errors.PortBindingNotFound,
-        errors.TenantQuotaNotFound,
-        errors.TagResourceNotFound,
+        errors.AgentNotFound, errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound,
+        errors.PortNotFound, errors.PortBindingNotFound, errors.TenantQuotaNotFound, errors.TagResourceNotFound,
         errors.TagNotFound,
     ),
     409: (
-        errors.VlanIdInUse,
-        errors.FlatNetworkInUse,
-        errors.TunnelIdInUse,
-        errors.InvalidSharedSetting,
-        errors.NetworkMTUSubnetConflict,
-        errors.NetworkInUse,
-        errors.SegmentInUse,
-        errors.SubnetInUse,
-        errors.PortBindingAlreadyActive,
-        errors.PortBindingAlreadyExists,
-        errors.PortBound,
-        errors.PortInUse,
-        errors.OverlappingAllocationPools,
-        errors.GatewayConflictWithAllocationPools,
-        errors.GatewayIpInUse,
-        errors.IpAddressGenerationFailure,
-        errors.IpAddressGenerationFailureNoMatchingSubnet,
-        errors.IpAddressAlreadyAllocated,
-        errors.MacAddressInUse,
-        errors.HostNotCompatibleWithFixedIps,
-        errors.HostNotConnectedToAnySegment,
-        errors.OverQuota,
+        errors.VlanIdInUse, errors.FlatNetworkInUse, errors.TunnelIdInUse, errors.InvalidSharedSetting,
+        errors.NetworkMTUSubnetConflict, errors.NetworkInUse, errors.SegmentInUse, errors.SubnetInUse,
+        errors.PortBindingAlreadyActive, errors.PortBindingAlreadyExists, errors.PortBound, errors.PortInUse,
+        errors.OverlappingAllocationPools, errors.GatewayConflictWithAllocationPools, errors.GatewayIpInUse,
+        errors.IpAddressGenerationFailure, errors.IpAddressGenerationFailureNoMatchingSubnet,
+        errors.IpAddressAlreadyAllocated, errors.MacAddressInUse, errors.HostNotCompatibleWithFixedIps,
+        errors.HostNotConnectedToAnySegment, errors.OverQuota,
     ),
     412: (errors.RevisionNumberConstraintFailed,),
     503: (errors.AddressesWithheld, errors.PortChanged, errors.PublicationPending),
-}
+}  # fmt: skip
 
 PROBLEMS: dict[type[Exception], Problem] = {
     **{kind: Problem(status, code=kind.__name__) for status, kinds in BY_STATUS.items() for kind in kinds},
@@ -77,6 +47,6 @@ PROBLEMS: dict[type[Exception], Problem] = {
 
 
 def neutron_error(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
-    """Source: Network API v2.0, error bodies."""
+    """Return the body of a refusal. Source: Network API v2.0, error bodies."""
     kind = problem.code or f"HTTP{problem.title.replace(' ', '')}"
     return {"NeutronError": {"type": kind, "message": detail, "detail": ""}}

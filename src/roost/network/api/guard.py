@@ -5,10 +5,9 @@ project (segments, availabilities, quotas) is forbidden to who may not see it, w
 """
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from starlette.requests import Request
 
 from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, owned_by, reached
@@ -23,7 +22,7 @@ from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation
 
-OWNED: dict[str, Resource[Any]] = {resource.many: resource for resource in (NETWORK, SUBNET, PORT)}
+OWNED: dict[str, Resource[Any]] = {resource.plural: resource for resource in (NETWORK, SUBNET, PORT)}
 """What belongs to projects."""
 
 PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
@@ -67,16 +66,16 @@ async def _check_one(
     rule = operation.rule.name
     target: Target = {}
     if not (access.privileged and access.allows(rule, {})):
-        found = await resource.find(networks, [canonical_uuid(named)]) if is_uuid(named) else []
-        if not found:
+        items = await resource.find(networks, [canonical_uuid(named)]) if is_uuid(named) else []
+        if not items:
             return
-        document = resource.show(found[0])
+        document = resource.show(items[0])
         if not access.verdict(document).visible:
             raise _missing(resource, request, named)
         target = access.target(document)
         access.enforce(rule, target)
-    if rule == f"update_{resource.one}" and operation.body is not None:
-        item = getattr(await resource.read(request, operation.body), resource.one)
+    if rule == f"update_{resource.name}" and operation.body is not None:
+        item = getattr(await resource.read(request, operation.body), resource.name)
         access.enforce_attributes(rule, item, target | _device_owner(item))
 
 
@@ -85,7 +84,7 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
     assert operation.rule is not None
     rule = operation.rule.name
     body: Struct = await resource.read(request, operation.body)
-    for item in _items(resource, body):
+    for item in resource.bodies_in(body):
         project_id = given_project(item) or access.caller.project_id
         if project_id != access.caller.project_id and not access.privileged:
             raise BadRequest(
@@ -111,22 +110,17 @@ def _refuse_foreign(access: Access, resource: Resource[Any], network: Target, pr
     """
     if access.privileged or network["shared"] == "True" or network["network:tenant_id"] == project_id:
         return
-    raise Forbidden(f"Tenant {project_id} not allowed to create {resource.one} on this network")
-
-
-def _items(resource: Resource[Any], body: Struct) -> Sequence[Struct]:
-    one, many = getattr(body, resource.one), getattr(body, resource.many)
-    return [*([] if one is UNSET else [one]), *([] if many is UNSET else many)]
+    raise Forbidden(f"Tenant {project_id} not allowed to create {resource.name} on this network")
 
 
 def _device_owner(item: Struct) -> Target:
-    """What the port would be; rules ask what it is for."""
-    said = getattr(item, "device_owner", None)
-    return {"device_owner": said} if isinstance(said, str) else {}
+    """Return what the port would be; rules ask what it is for."""
+    device_owner = getattr(item, "device_owner", None)
+    return {"device_owner": device_owner} if isinstance(device_owner, str) else {}
 
 
 def _missing(resource: Resource[Any], request: Request, named: str) -> Exception:
-    """As the endpoint says it of what does not exist."""
+    """Return the error that the endpoint raises for what does not exist."""
     if "/tags" in request.scope["path"]:
-        return TagResourceNotFound(f"Resource {resource.many} {named} could not be found.")
+        return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
     return resource.missing(f"{resource.title} {named} could not be found.")

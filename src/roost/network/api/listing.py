@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct
@@ -38,82 +38,73 @@ T = TypeVar("T")
 Test = Callable[[Any], bool]
 
 
-Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[D]]]]
-"""Reads a page: its rows, and the documents of those that are still there, both in order."""
+class Listable(Struct, Generic[T], frozen=True, kw_only=True):
+    """One kind of what is listed from the database.
 
+    name, plural: as in paths, envelopes and names of rules. find: those of the ids that there are. page: a page in one
+    statement, where it is asked for often. show: as a document. more_flags: filters by true or false that are no
+    attributes.
+    """
 
-def page_reader(
-    context: Networks, page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]], show: Callable[[T], D]
-) -> Read[D]:
-    """Return what reads pages of a kind in one statement. show: as a document."""
+    name: ListKind
+    plural: str
+    document: type[Struct]
+    find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
+    show: Callable[[T], Struct]
+    more_flags: frozenset[str] = frozenset()
+    page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
-    async def read(query: ListQuery) -> tuple[list[ListRow], list[D]]:
-        items = await page(context, query)
-        return [row for row, _ in items], [show(item) for _, item in items]
+    @property
+    def key(self) -> str:
+        """Return the attribute that tells rows apart."""
+        return lists.KEYS.get(self.name, "id")
 
-    return read
-
-
-def reader(
-    context: Networks, kind: ListKind, find: Callable[[Sequence[str]], Awaitable[Sequence[T]]], show: Callable[[T], D]
-) -> Read[D]:
-    """Return what reads pages of a kind. find: those of the ids that there are; show: as a document."""
-    key = lists.KEYS.get(kind, "id")
-
-    async def read(query: ListQuery) -> tuple[list[ListRow], list[D]]:
-        rows = await lists.list_rows(context, kind, query)
-        items = await find([row.id for row in rows]) if rows else []
-        documents = {getattr(item, key): item for item in map(show, items)}
+    async def read_page(self, context: Networks, query: ListQuery) -> tuple[list[ListRow], list[Struct]]:
+        """Return the rows of a page, and the documents of those that are still there, both in order."""
+        if self.page is not None:
+            pairs = await self.page(context, query)
+            return [row for row, _ in pairs], [self.show(item) for _, item in pairs]
+        rows = await lists.list_rows(context, self.name, query)
+        items = await self.find(context, [row.id for row in rows]) if rows else []
+        documents = {getattr(document, self.key): document for document in map(self.show, items)}
         return rows, [documents[row.id] for row in rows if row.id in documents]
-
-    return read
 
 
 async def answer(
     request: Request,
-    kind: ListKind,
-    many: str,
-    document: type[D],
-    read: Read[D],
-    *,
-    flags: frozenset[str] = frozenset(),
+    context: Networks,
+    kind: Listable[Any],
     others: Mapping[str, Sequence[ListFilter]] = MappingProxyType({}),
 ) -> Response:
     """Return the page that the request asks for, with links where it asks for one.
 
-    flags: filters by true or false that are no attributes. others: what further filters mean, by name.
+    others: what further filters mean, by name. Raises BadRequest, InvalidInput.
     """
-    page = await _read_page(request, kind, document, read, flags, others)
-    body: dict[str, Any] = {many: _show_all(page, request)}
-    if links := _page_links(request, [getattr(item, lists.KEYS.get(kind, "id")) for item in page]):
-        body[f"{many}_links"] = links
+    page = await _read_page(request, context, kind, others)
+    body: dict[str, Any] = {kind.plural: _show_all(page, request)}
+    if links := _page_links(request, [getattr(item, kind.key) for item in page]):
+        body[f"{kind.plural}_links"] = links
     return json_response(body)
 
 
 async def _read_page(
-    request: Request,
-    kind: ListKind,
-    document: type[D],
-    read: Read[D],
-    flags: frozenset[str],
-    others: Mapping[str, Sequence[ListFilter]],
-) -> list[D]:
+    request: Request, context: Networks, kind: Listable[Any], others: Mapping[str, Sequence[ListFilter]]
+) -> list[Struct]:
     """Return what the query string asks for, in its order, with all attributes.
 
     The database filters, orders and cuts. What it lets through is looked at again, since policy files may hide more and
     some attributes are no columns; rows are read on until the page is full. Raises BadRequest, InvalidInput.
     """
-    filters, tests = _filters(request, kind, document, flags, others)
-    key = lists.KEYS.get(kind, "id")
-    order = _order(request, lists.SORTED[kind], key)
+    filters, tests = _filters(request, kind, others)
+    order = _order(request, lists.SORTED[kind.name], kind.key)
     limit, reverse = integer_parameter(request, "limit", default=0), _reverse(request)
     used = _used(request)
 
-    def choose(documents: Sequence[D]) -> list[D]:
+    def choose(documents: Sequence[Struct]) -> list[Struct]:
         return [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
 
     query = ListQuery(
-        filters=tuple(filters), seen_by=seen_by(request, kind), order=tuple(order.items()), reverse=reverse
+        filters=tuple(filters), seen_by=seen_by(request, kind.name), order=tuple(order.items()), reverse=reverse
     )
     marker = request.query_params.get("marker")
     after: tuple[object, ...] | None = None
@@ -122,14 +113,15 @@ async def _read_page(
             raise _no_marker(marker)
         after = (canonical_uuid(marker),)
         if "sort_key" in request.query_params:  # where it is, only its row knows; among ids, it need not be any more
-            rows, documents = await read(replace(query, filters=(*query.filters, ListFilter(key, after))))
+            filters_of_marker = (*query.filters, ListFilter(kind.key, after))
+            rows, documents = await kind.read_page(context, replace(query, filters=filters_of_marker))
             if not choose(documents):
                 raise _no_marker(marker)
             after = rows[0].position
-    page: list[D] = []
+    page: list[Struct] = []
     size = limit
     while True:
-        rows, documents = await read(replace(query, after=after, limit=size or None))
+        rows, documents = await kind.read_page(context, replace(query, after=after, limit=size or None))
         page = choose(documents) + page if reverse else page + choose(documents)
         if not limit or len(rows) < size or len(page) >= limit:
             break
@@ -148,7 +140,9 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
     order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
-    return _show_all(_page(_sort(chosen, kind, order), request, attributes(kind)[key]), request)
+    for name, descending in reversed(order.items()):
+        chosen.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
+    return _show_all(_page(chosen, request, attributes(kind)[key]), request)
 
 
 def _used(request: Request) -> frozenset[str]:
@@ -174,29 +168,23 @@ def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
     return order
 
 
-def _sort(documents: list[D], kind: type[D], order: Mapping[str, bool]) -> list[D]:
-    for name, descending in reversed(list(order.items())):
-        documents.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
-    return documents
-
-
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
-    """Only the attributes that `fields` names, or all, as far as they are for the caller."""
+    """Return the attributes that `fields` names, or all, as far as they are for the caller."""
     return _show_all([item], request)[0]
 
 
 def show_made(item: D, request: Request) -> D | dict[str, Any]:
-    """What the caller has made or changed, as far as it is for the caller."""
+    """Return what the caller has made or changed, as far as it is for the caller."""
     return _some(item, frozenset(), hidden_of(item, request))
 
 
 def shown_mac(text: str) -> str:
-    """A MAC address as ports show it: clients may write it with hyphens and capitals."""
+    """Return a MAC address as ports show it: clients may write it with hyphens and capitals."""
     return text.lower().replace("-", ":")
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
-    """Where the list of a page with these goes on, in both directions; none where no `limit` asks for a page."""
+    """Return where the list of a page with these ids goes on, in both directions; none without a `limit`."""
     limit = integer_parameter(request, "limit", default=0)
     if not limit:
         return []
@@ -261,7 +249,7 @@ def _texts(texts: Sequence[str]) -> list[str]:
 
 
 def more_filters(kind: type[Struct]) -> tuple[str, ...]:
-    """The filters of a list besides those by its attributes."""
+    """Return the filters of a list besides those by its attributes."""
     names = attributes(kind)
     return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
 
@@ -276,17 +264,14 @@ def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> lis
 
 
 def _filters(
-    request: Request,
-    kind: ListKind,
-    document: type[Struct],
-    more_flags: frozenset[str],
-    others: Mapping[str, Sequence[ListFilter]],
+    request: Request, kind: Listable[Any], others: Mapping[str, Sequence[ListFilter]]
 ) -> tuple[list[ListFilter], list[Test]]:
     """Return the filters that the database applies, and tests for the others."""
-    filters: list[ListFilter] = [ListFilter(name, flags(request, name)) for name in more_flags if _has(request, name)]
+    more_flags = [name for name in kind.more_flags if name in request.query_params]
+    filters: list[ListFilter] = [ListFilter(name, flags(request, name)) for name in more_flags]
     filters += [item for items in others.values() for item in items]
     tests: list[Test] = []
-    for name in _named(request, document, more_flags | others.keys()):
+    for name in _named(request, kind.document, kind.more_flags | others.keys()):
         texts = request.query_params.getlist(name)
         if name == "fixed_ips":
             filters += _fixed_ips(request)
@@ -294,23 +279,17 @@ def _filters(
             filters.append(ListFilter(name, _tags(texts)))
         elif name == CHANGED_SINCE:
             filters.append(ListFilter(name, [_changed_since(texts)]))
-        elif name not in lists.FILTERS[kind]:
-            tests.append(_test(request, name, document))
-        elif name in booleans(document):
+        elif name not in lists.FILTERS[kind.name]:
+            tests.append(_test(request, name, kind.document))
+        elif name in booleans(kind.document):
             filters.append(ListFilter(name, flags(request, name)))
         else:
-            filters.append(ListFilter(name, _values(name, document, texts), null=_is_null(texts)))
+            filters.append(ListFilter(name, _values(name, kind.document, texts), null=_is_null(texts)))
     return filters, tests
 
 
-def _has(request: Request, name: str) -> bool:
-    return name in request.query_params
-
-
 def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
-    if name in identifiers(
-        document
-    ):  # others, a project's as Keystone writes it, may look like one and are as they are
+    if name in identifiers(document):  # a project's, as Keystone writes it, may look like one and is as it is
         return _uuids(texts)
     return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
 
@@ -364,16 +343,16 @@ def _test(request: Request, name: str, kind: type[Struct]) -> Test:
 
 def _show_all(items: Sequence[D], request: Request) -> list[D | dict[str, Any]]:
     # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
-    wanted = frozenset(name for name in request.query_params.getlist("fields") if name)
-    return [_some(item, wanted, hidden_of(item, request)) for item in items]
+    named = frozenset(name for name in request.query_params.getlist("fields") if name)
+    return [_some(item, named, hidden_of(item, request)) for item in items]
 
 
-def _some(item: D, wanted: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
-    """The wanted attributes, or all, without those that are hidden."""
-    if not wanted and not hidden:
+def _some(item: D, named: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
+    """Return the named attributes, or all, without those that are hidden."""
+    if not named and not hidden:
         return item
     names = attributes(type(item))
-    shown = [name for name in names if name not in hidden and (not wanted or name in wanted)]
+    shown = [name for name in names if name not in hidden and (not named or name in named)]
     return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 

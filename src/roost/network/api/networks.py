@@ -1,46 +1,172 @@
-"""Networks over HTTP."""
+"""Networks over HTTP: what clients send of them, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from roost.network.api import bodies_networks as bodies
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
+
 from roost.network.api import documents
-from roost.network.api.bodies import refuse_many
+from roost.network.api.bodies import parse_project, parse_segmentation_id, refuse_many, refuse_unserved
 from roost.network.api.documents import NetworkDocument
+from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text, copy_as
 from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
-from roost.network.errors import NetworkNotFound
-from roost.network.model.networks import Network
+from roost.network.errors import InvalidInput, NetworkNotFound, SegmentsSetInConjunctionWithProviders
+from roost.network.model.networks import MTU_DEFAULT, Link, Network, NetworkChanges, NetworkRequest
+from roost.network.rules.links import refuse_link
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.operations import Operations
+
+MTU_MAX = 65535
+SEGMENTS_MAX = 1000
+Mtu = Annotated[int, Meta(ge=0, le=MTU_MAX)] | Annotated[str, Meta(pattern="^[0-9]{1,5}$")]
+"""A number, or its digits, as `openstack network create` sends it."""
+PROVIDER = ("network_type", "physical_network", "segmentation_id")
+
+
+class LinkBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One of the segments that a network is made with."""
+
+    network_type: NetworkType | None = field(default=None, name="provider:network_type")
+    physical_network: Text | None = field(default=None, name="provider:physical_network")
+    segmentation_id: SegmentationId | None = field(default=None, name="provider:segmentation_id")
+
+
+class NetworkUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What clients send of a network and Roost has no use for: accepted where it asks for nothing."""
+
+    port_security_enabled: NoFlag = UNSET
+    availability_zone_hints: NoList = UNSET
+    dns_domain: NoText = UNSET
+    is_default: NoFlag = UNSET
+    qos_policy_id: Nothing = UNSET
+    vlan_transparent: NoFlag = UNSET
+    vlan_qinq: NoFlag = UNSET
+    qinq: NoFlag = UNSET
+    pvlan: NoFlag = UNSET
+    ha: NoFlag = UNSET
+
+
+class NetworkBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
+    """POST networks: one network. provider:* are those of its one segment, `segments` those of several.
+
+    roost:kind: `flat` for one of the legacy kind, whose subnets are pools of cells.
+    """
+
+    name: Text = ""
+    description: Text = ""
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+    admin_state_up: bool = True
+    shared: bool = False
+    external: bool = field(default=False, name="router:external")
+    mtu: Mtu = 0
+    network_type: NetworkType | None = field(default=None, name="provider:network_type")
+    physical_network: Text | None = field(default=None, name="provider:physical_network")
+    segmentation_id: SegmentationId | None = field(default=None, name="provider:segmentation_id")
+    segments: Annotated[list[LinkBody], Meta(max_length=SEGMENTS_MAX)] | None = None
+    kind: Literal["flat"] | None = field(default=None, name="roost:kind")
+
+
+class NetworkUpdateBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
+    """PUT networks/{id}: what is left out stays. provider:* may be repeated, not changed."""
+
+    name: Text | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
+    admin_state_up: bool | UnsetType = UNSET
+    shared: bool | UnsetType = UNSET
+    external: bool | UnsetType = field(default=UNSET, name="router:external")
+    mtu: Mtu | UnsetType = UNSET
+    network_type: NetworkType | UnsetType | None = field(default=UNSET, name="provider:network_type")
+    physical_network: Text | UnsetType | None = field(default=UNSET, name="provider:physical_network")
+    segmentation_id: SegmentationId | UnsetType | None = field(default=UNSET, name="provider:segmentation_id")
+
+
+async def _create(context: Networks, bodies: Sequence[NetworkBody]) -> list[Network]:
+    refuse_many("segments", (body.segments for body in bodies))
+    return await service.create_networks(context, [_request(body, context.default_project) for body in bodies])
+
+
+async def _update(context: Networks, network_id: str, body: NetworkUpdateBody, revision: int | None) -> Network:
+    return await service.update_network(context, network_id, _changes(body, revision))
+
 
 NETWORK = Resource(
-    one="network",
-    many="networks",
+    name="network",
+    plural="networks",
     document=NetworkDocument,
     missing=NetworkNotFound,
     find=service.list_networks,
     show=documents.network,
+    body=NetworkBody,
+    update_body=NetworkUpdateBody,
+    create=_create,
+    update=_update,
+    delete=service.delete_network,
     defaults={"get": SEEN_NETWORK, "create": OWN, "update": OWN, "delete": OWN},
 )
 
 
-def network_operations(context: Networks) -> Operations:
-    """Of the collection, and of one network."""
-
-    async def create(items: Sequence[bodies.NetworkBody]) -> list[Network]:
-        refuse_many("segments", (item.segments for item in items))
-        wanted = [bodies.network(item, context.env, context.default_project) for item in items]
-        return await service.create_networks(context, wanted)
-
-    async def update(network_id: str, body: bodies.NetworkUpdateBody, revision: int | None) -> Network:
-        return await service.update_network(context, network_id, bodies.network_changes(body, revision))
-
-    return NETWORK.operations(
-        context,
-        create=create,
-        create_body=bodies.NetworkEnvelope,
-        update=update,
-        update_body=bodies.NetworkUpdateEnvelope,
-        delete=service.delete_network,
+def _request(body: NetworkBody, default_project: str) -> NetworkRequest:
+    """Return what a body asks for. Raises InvalidInput, BadRequest, SegmentsSetInConjunctionWithProviders."""
+    refuse_unserved(body)
+    link = _link(LinkBody(**{name: getattr(body, name) for name in PROVIDER}))
+    if body.segments is not None and any(getattr(body, name) is not None for name in PROVIDER):
+        raise SegmentsSetInConjunctionWithProviders("Give segments, or provider attributes, not both.")
+    links = [_link(part) for part in body.segments or ()]
+    if None in links:
+        raise InvalidInput("segments: each needs a provider:network_type.")
+    if len(links) == 1:
+        link, links = links[0], []
+    return copy_as(
+        NetworkRequest,
+        body,
+        project_id=parse_project(body, default_project),
+        mtu=_mtu(body.mtu),
+        links=tuple(part for part in links if part),
+        flat=body.kind == "flat",
+        **(asdict(link) if link else dict.fromkeys(PROVIDER)),
     )
+
+
+def _changes(body: NetworkUpdateBody, revision: int | None) -> NetworkChanges:
+    """Return what a body changes. Raises InvalidInput."""
+    refuse_unserved(body)
+    link: dict[str, Any] = {name: value for name in PROVIDER if (value := getattr(body, name)) is not UNSET}
+    if "segmentation_id" in link:
+        link["segmentation_id"] = parse_segmentation_id(link["segmentation_id"])
+    mtu = None if body.mtu is UNSET else _mtu(body.mtu)
+    return copy_as(NetworkChanges, body, mtu=mtu, link=link, revision=revision)
+
+
+def _link(body: LinkBody) -> Link | None:
+    """Return what carries a segment; None where nothing is said.
+
+    A physical network alone is one's own, with a number it is a VLAN's. Raises InvalidInput.
+    """
+    kind: str | None = body.network_type
+    if kind is None and body.physical_network is not None:
+        kind = "flat" if body.segmentation_id is None else "vlan"
+    if kind is None:
+        if body.segmentation_id is not None:
+            raise InvalidInput("provider:segmentation_id needs a provider:network_type.")
+        return None
+    link = Link(
+        network_type=kind,
+        physical_network=body.physical_network,
+        segmentation_id=parse_segmentation_id(body.segmentation_id),
+    )
+    refuse_link(link, "provider:")
+    return link
+
+
+def _mtu(number: int | str) -> int:
+    """Return the MTU; zero asks for the default. Raises InvalidInput.
+
+    One that is too small for a subnet is refused with that subnet.
+    """
+    mtu = int(number) or MTU_DEFAULT
+    if mtu > MTU_MAX:
+        raise InvalidInput(f"mtu {number}: expected at most {MTU_MAX}, or 0 for the default.")
+    return mtu

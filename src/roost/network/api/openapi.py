@@ -13,7 +13,6 @@ from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.documents import Document
 from roost.network.api.port_bindings import BindingDocument
 from roost.network.api.quotas import QUOTA_DOCUMENTS
-from roost.network.api.refinements import body_structs, refine_bodies
 from roost.platform.http import Version
 from roost.platform.openapi import About
 from roost.platform.operations import Schema
@@ -42,25 +41,31 @@ class RefusalAnswer(Struct, forbid_unknown_fields=True):
     NeutronError: Refusal
 
 
-def _refine(structs: Mapping[str, Schema], bodies: Sequence[Any], _version: Version | None) -> dict[str, Schema]:
-    partial: list[type[Struct]] = [
-        *Document.__subclasses__(), AgentDocument, AvailabilityDocument, BindingDocument, ZoneDocument,
-        *QUOTA_DOCUMENTS,
-    ]  # fmt: skip
-    optional = {kind.__name__ for kind in partial}
-    return {
-        name: _partial(schema) if name in optional else _one_of(name, schema)
-        for name, schema in refine_bodies(structs, body_structs(bodies, structs)).items()
-    }
+PARTIAL: Sequence[type[Struct]] = [
+    *Document.__subclasses__(), AgentDocument, AvailabilityDocument, BindingDocument, ZoneDocument, *QUOTA_DOCUMENTS,
+]  # fmt: skip
+"""The documents of which `fields` or policy leaves attributes out."""
 
 
-def _one_of(name: str, schema: Schema) -> Schema:
-    """An envelope has one thing in it, whichever it is of those that it may have."""
-    return {**schema, "minProperties": 1, "maxProperties": 1} if name.endswith(ENVELOPES) else schema
+def _refine(structs: Mapping[str, Schema], _bodies: Sequence[Any], _version: Version | None) -> dict[str, Schema]:
+    schemas: dict[str, Schema] = {name: _fold(schema) for name, schema in structs.items()}
+    for name in {kind.__name__ for kind in PARTIAL} & schemas.keys():
+        schemas[name] = {key: value for key, value in schemas[name].items() if key != "required"}
+    for name in [name for name in schemas if name.endswith(ENVELOPES)]:
+        schemas[name] = {**schemas[name], "minProperties": 1, "maxProperties": 1}
+    return schemas
 
 
-def _partial(schema: Schema) -> Schema:
-    return {name: value for name, value in schema.items() if name != "required"}
+def _fold(schema: Any) -> Any:
+    """Return the schema in which what `described` says of a type stands beside, or over, what the type says."""
+    if isinstance(schema, list):
+        return [_fold(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    folded = {name: _fold(part) for name, part in schema.items() if name != "allOf"}
+    for part in schema.get("allOf", ()):
+        folded |= part
+    return folded
 
 
 ABOUT = About(

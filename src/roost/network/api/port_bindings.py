@@ -1,6 +1,7 @@
 """The bindings of a port over HTTP. Source: Network API v2.0, extension binding-extended."""
 
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -8,13 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text
-from roost.network.api.bodies_ports import Profile, VnicType, profile_text
 from roost.network.api.documents import vif_details
+from roost.network.api.fields import Text, copy_as, described
 from roost.network.api.policies import ADMIN
+from roost.network.api.ports import Profile, VnicType, profile_text
 from roost.network.api.protocol import path_id
-from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
-from roost.network.api.resources import answer as answer_type
+from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import Binding
 from roost.network.service import Networks
@@ -27,7 +27,7 @@ from roost.platform.operations import Operation, Operations, Rule
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """POST bindings: one binding."""
 
-    host: Text
+    host: Annotated[Text, described(minLength=1)]
     vnic_type: VnicType = "normal"
     profile: Profile | None = None
     project_id: Text | None = None
@@ -65,105 +65,85 @@ class BindingDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def binding_operations(context: Networks) -> Operations:
-    """Of the collection, of one binding, and of its activation."""
-    endpoints = _Endpoints(context)
-    one: Any = answer_type("binding", BindingDocument)
+    """Return the operations of the collection, of one binding, and of its activation."""
+    result = answer("binding", BindingDocument)
+    get, post, put, delete = (Rule(f"{verb}_port_binding", ADMIN) for verb in ("get", "create", "update", "delete"))
     return {
         "/v2.0/ports/{id}/bindings": {
             "GET": Operation(
                 summary="the bindings of a port, the active one and those that wait",
-                endpoint=endpoints.list_all,
-                rule=Rule("get_port_binding", ADMIN),
-                query=list_query(BindingDocument),
+                endpoint=partial(_list_all, context), rule=get, query=list_query(BindingDocument),
                 result=list_answer("bindings", BindingDocument),
-                errors=(404,),
             ),
             "POST": Operation(
                 summary="add an inactive binding on another host",
-                endpoint=endpoints.create,
-                rule=Rule("create_port_binding", ADMIN),
-                body=BindingEnvelope,
-                status=201,
-                result=one,
-                errors=(404, 409),
+                endpoint=partial(_create, context), rule=post, body=BindingEnvelope, status=201, result=result,
+                errors=(409,),
             ),
         },
         "/v2.0/ports/{id}/bindings/{host}": {
             "GET": Operation(
                 summary="the binding on a host",
-                endpoint=endpoints.show,
-                rule=Rule("get_port_binding", ADMIN),
-                query=SHOW_QUERY,
-                result=one,
-                errors=(404,),
+                endpoint=partial(_show, context), rule=get, query=SHOW_QUERY, result=result,
             ),
             "PUT": Operation(
                 summary="change the binding on a host",
-                endpoint=endpoints.update,
-                rule=Rule("update_port_binding", ADMIN),
-                body=BindingUpdateEnvelope,
-                result=one,
-                errors=(404, 409),
+                endpoint=partial(_update, context), rule=put, body=BindingUpdateEnvelope, result=result, errors=(409,),
             ),
             "DELETE": Operation(
                 summary="delete the binding on a host; without the active one the port is unbound",
-                endpoint=endpoints.delete,
-                rule=Rule("delete_port_binding", ADMIN),
-                status=204,
-                errors=(404, 409),
+                endpoint=partial(_delete, context), rule=delete, status=204, errors=(409,),
             ),
         },
         "/v2.0/ports/{id}/bindings/{host}/activate": {
             "PUT": Operation(
                 summary="make the binding on a host the active one; the other becomes inactive",
-                endpoint=endpoints.activate,
-                rule=Rule("activate", ADMIN),
-                result=BindingDocument,
-                errors=(404, 409),
+                endpoint=partial(_activate, context), rule=Rule("activate", ADMIN), result=BindingDocument,
+                errors=(409,),
             )
         },
-    }
+    }  # fmt: skip
 
 
-class _Endpoints:
-    def __init__(self, context: Networks) -> None:
-        self._context = context
+async def _list_all(context: Networks, request: Request) -> Response:
+    documents = [_document(binding) for binding in await service.list_bindings(context, _port_id(request))]
+    return json_response({"bindings": listing.select(documents, request, BindingDocument, key="host")})
 
-    async def list_all(self, request: Request) -> Response:
-        found = await service.list_bindings(self._context, _port_id(request))
-        shown = [_document(binding) for binding in found]
-        return json_response({"bindings": listing.select(shown, request, BindingDocument, key="host")})
 
-    async def create(self, request: Request) -> Response:
-        port_id = _port_id(request)
-        body = (await read_json(request, BindingEnvelope)).binding
-        if not body.host:
-            raise InvalidInput("host: a binding is on a host.")
-        wanted = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
-        made = await service.create_binding(self._context, port_id, wanted)
-        return json_response({"binding": _document(made)}, 201)
+async def _create(context: Networks, request: Request) -> Response:
+    port_id = _port_id(request)
+    body = (await read_json(request, BindingEnvelope)).binding
+    if not body.host:
+        raise InvalidInput("host: a binding is on a host.")
+    asked_for = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
+    binding = await service.create_binding(context, port_id, asked_for)
+    return json_response({"binding": _document(binding)}, 201)
 
-    async def show(self, request: Request) -> Response:
-        found = await service.get_binding(self._context, _port_id(request), request.path_params["host"])
-        return json_response({"binding": listing.show_fields(_document(found), request)})
 
-    async def update(self, request: Request) -> Response:
-        port_id, host = _port_id(request), request.path_params["host"]
-        body = (await read_json(request, BindingUpdateEnvelope)).binding
-        if body.host not in (None, host):
-            raise InvalidInput(f"host: the binding is on {host} and stays there.")
-        profile = None if body.profile is None else profile_text(body.profile)
-        changed = await service.update_binding(self._context, port_id, host, vnic_type=body.vnic_type, profile=profile)
-        return json_response({"binding": _document(changed)})
+async def _show(context: Networks, request: Request) -> Response:
+    binding = await service.get_binding(context, _port_id(request), request.path_params["host"])
+    return json_response({"binding": listing.show_fields(_document(binding), request)})
 
-    async def delete(self, request: Request) -> Response:
-        await service.delete_binding(self._context, _port_id(request), request.path_params["host"])
-        return Response(status_code=204)
 
-    async def activate(self, request: Request) -> Response:
-        """Answered without an envelope, as upstream does and as openstacksdk reads it."""
-        active = await service.activate_binding(self._context, _port_id(request), request.path_params["host"])
-        return json_response(_document(active))
+async def _update(context: Networks, request: Request) -> Response:
+    port_id, host = _port_id(request), request.path_params["host"]
+    body = (await read_json(request, BindingUpdateEnvelope)).binding
+    if body.host not in (None, host):
+        raise InvalidInput(f"host: the binding is on {host} and stays there.")
+    profile = None if body.profile is None else profile_text(body.profile)
+    changed = await service.update_binding(context, port_id, host, vnic_type=body.vnic_type, profile=profile)
+    return json_response({"binding": _document(changed)})
+
+
+async def _delete(context: Networks, request: Request) -> Response:
+    await service.delete_binding(context, _port_id(request), request.path_params["host"])
+    return Response(status_code=204)
+
+
+async def _activate(context: Networks, request: Request) -> Response:
+    """Answer without an envelope, as upstream does and as openstacksdk reads it."""
+    active = await service.activate_binding(context, _port_id(request), request.path_params["host"])
+    return json_response(_document(active))
 
 
 def _port_id(request: Request) -> str:
@@ -171,10 +151,9 @@ def _port_id(request: Request) -> str:
 
 
 def _document(binding: Binding) -> BindingDocument:
-    return BindingDocument(
-        host=binding.host,
-        vif_type=binding.vif_type,
-        vnic_type=binding.vnic_type,
+    return copy_as(
+        BindingDocument,
+        binding,
         status="ACTIVE" if binding.active else "INACTIVE",
         profile=msgspec.json.decode(binding.profile),
         vif_details=vif_details(binding.vif_type),

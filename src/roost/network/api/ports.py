@@ -1,58 +1,279 @@
-"""Ports over HTTP."""
+"""Ports over HTTP: what clients send of them, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from roost.network.api import bodies_ports as bodies
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
 from roost.network.api import documents
+from roost.network.api.bodies import parse_project, parse_uuid, refuse_unserved, value_or_none
 from roost.network.api.documents import PortDocument
+from roost.network.api.fields import (
+    IpAddress,
+    Items,
+    MacAddress,
+    NoFlag,
+    NoList,
+    NoObject,
+    NoText,
+    Nothing,
+    Tags,
+    Text,
+    Uuid,
+    copy_as,
+)
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
-from roost.network.model.ports import Port, PortFilter
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
+from roost.network.rules import addressing, requests
+from roost.network.rules.port_bindings import port_id
+from roost.network.rules.tags import replaced
 from roost.network.service import Networks, agent_ports
 from roost.network.service import ports as service
-from roost.platform.operations import Operations
+from roost.network.service.agent_ports import AgentPort
+from roost.seams.network import Nic
+from roost.seams.service_types import COMPUTE_OWNER
+
+VnicType = Literal[
+    "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",
+    "accelerator-direct", "accelerator-direct-physical", "remote-managed",
+]  # fmt: skip
+"""Source: extension binding, binding:vnic_type."""
+
+NIC_KEY = "roost_nic"
+"""Of a binding:profile: the tag of the NIC of the device for which its host's agent wants the port."""
+NicTag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00]+$")]
+
+Profile = dict[str, msgspec.Raw]
+"""A binding:profile, of which only the keys are read with the body."""
+PROFILE_MAX = 4095
+PROFILE_BYTES_MAX = 8 * PROFILE_MAX
+"""How long it may be as it comes, with escapes and spaces."""
+PROFILE_DEPTH_MAX = 32
+"""How many objects and lists may be inside each other, itself among them."""
+
+
+class FixedIpBody(Struct, forbid_unknown_fields=True):
+    """One address wanted: by its subnet, by itself, or both."""
+
+    subnet_id: Uuid | None = None
+    ip_address: IpAddress | None = None
+
+
+FixedIps = Annotated[list[FixedIpBody], Items]
+
+
+class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What clients send of a port and Roost has no use for: accepted where it asks for nothing."""
+
+    security_groups: NoList = UNSET
+    allowed_address_pairs: NoList = UNSET
+    extra_dhcp_opts: NoList = UNSET
+    port_security_enabled: NoFlag = UNSET
+    qos_policy_id: Nothing = UNSET
+    dns_name: NoText = UNSET
+    dns_domain: NoText = UNSET
+    propagate_uplink_status: NoFlag = UNSET
+    numa_affinity_policy: Nothing = UNSET
+    device_profile: Nothing = UNSET
+    data_plane_status: Nothing = UNSET
+    hints: NoObject = UNSET
+    trusted: NoFlag = UNSET
+    hardware_offload_type: Nothing = UNSET
+    pvlan_type: Nothing = UNSET
+    pvlan_community: Nothing = UNSET
+
+
+class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
+    """POST ports: one port. fixed_ips: left out for Roost's choice, empty for no address."""
+
+    network_id: Uuid
+    name: Text = ""
+    description: Text = ""
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+    mac_address: MacAddress | None = None
+    admin_state_up: bool = True
+    device_id: Text = ""
+    device_owner: Text = ""
+    fixed_ips: FixedIps | None = None
+    host_id: Text | None = field(default=None, name="binding:host_id")
+    vnic_type: VnicType = field(default="normal", name="binding:vnic_type")
+    profile: Profile | None = field(default=None, name="binding:profile")
+    tags: Tags = []
+
+
+class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
+    """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind.
+
+    Another null says nothing that could be done: as upstream, it is refused, but for binding:profile, which stays.
+    """
+
+    name: Text | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
+    mac_address: MacAddress | UnsetType = UNSET
+    admin_state_up: bool | UnsetType = UNSET
+    device_id: Text | UnsetType = UNSET
+    device_owner: Text | UnsetType = UNSET
+    fixed_ips: FixedIps | UnsetType = UNSET
+    host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
+    vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
+    profile: Profile | None = field(default=None, name="binding:profile")
 
 
 async def _find(context: Networks, ids: Sequence[str]) -> list[Port]:
     return await service.list_ports(context, PortFilter(ids=tuple(ids)))
 
 
+async def _create(context: Networks, bodies: Sequence[PortBody]) -> list[Port]:
+    tags = [_nic_tag(body.profile) for body in bodies]
+    if len(bodies) == 1 and tags[0] is not None:
+        request = _new_agent_port(bodies[0], tags[0], context.default_project)
+        return [await agent_ports.take_port(context, request)]
+    if any(tags):
+        raise InvalidInput(f"binding:profile: {NIC_KEY}: an agent makes one port at a time.")
+    return await service.create_ports(context, [_request(body, context.default_project) for body in bodies])
+
+
+async def _update(context: Networks, port_id: str, body: PortUpdateBody, revision: int | None) -> Port:
+    if (tag := _nic_tag(body.profile)) is not None:
+        port = await service.get_port(context, port_id)
+        return await agent_ports.take_port(context, _agent_port(body, tag, port, revision))
+    return await service.update_port(context, port_id, _changes(body, revision))
+
+
 PORT = Resource(
-    one="port",
-    many="ports",
+    name="port",
+    plural="ports",
     document=PortDocument,
     missing=PortNotFound,
     find=_find,
     page=service.list_page,
     show=documents.port,
+    body=PortBody,
+    update_body=PortUpdateBody,
+    create=_create,
+    update=_update,
+    delete=service.delete_port,
     defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_UNUSED_PORT},
 )
 
 
-def port_operations(context: Networks) -> Operations:
-    """Of the collection, and of one port."""
-
-    async def create(items: Sequence[bodies.PortBody]) -> list[Port]:
-        tags = [bodies.nic_tag(item.profile) for item in items]
-        if len(items) == 1 and tags[0] is not None:
-            wanted = bodies.new_agent_port(items[0], tags[0], context.default_project)
-            return [await agent_ports.take_port(context, wanted)]
-        if any(tags):
-            raise InvalidInput(f"binding:profile: {bodies.NIC_KEY}: an agent makes one port at a time.")
-        return await service.create_ports(context, [bodies.port(item, context.default_project) for item in items])
-
-    async def update(port_id: str, body: bodies.PortUpdateBody, revision: int | None) -> Port:
-        if (tag := bodies.nic_tag(body.profile)) is not None:
-            there = await service.get_port(context, port_id)
-            return await agent_ports.take_port(context, bodies.agent_port(body, tag, there, revision))
-        return await service.update_port(context, port_id, bodies.port_changes(body, revision))
-
-    return PORT.operations(
-        context,
-        create=create,
-        create_body=bodies.PortEnvelope,
-        update=update,
-        update_body=bodies.PortUpdateEnvelope,
-        delete=service.delete_port,
+def _request(body: PortBody, default_project: str) -> PortRequest:
+    """Return what a body asks for. Raises InvalidInput, BadRequest."""
+    refuse_unserved(body)
+    return copy_as(
+        PortRequest,
+        body,
+        network_id=parse_uuid("network_id", body.network_id),
+        project_id=parse_project(body, default_project),
+        mac_address=body.mac_address or None,
+        host=body.host_id or None,
+        binding_profile=profile_text(body.profile or {}),
+        tags=replaced(body.tags),
+        fixed_ips=_fixed_ips(body.fixed_ips),
     )
+
+
+def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
+    """Return what a body changes. Raises InvalidInput."""
+    refuse_unserved(body)
+    return copy_as(
+        PortChanges,
+        body,
+        host=None if body.host_id is UNSET else body.host_id or "",
+        binding_profile=None if body.profile is None else profile_text(body.profile),
+        fixed_ips=_fixed_ips(value_or_none(body.fixed_ips)),
+        revision=revision,
+    )
+
+
+def _nic_tag(profile: Profile | None) -> str | None:
+    """Return the NIC of a server for which its host's agent wants a port; None for a port of a client.
+
+    Raises InvalidInput.
+    """
+    raw = (profile or {}).get(NIC_KEY)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=NicTag)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"binding:profile: {NIC_KEY}: expected the tag of a NIC: {error}") from error
+
+
+def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
+    """Return a port that an agent has made for a NIC of a server on its host. Raises InvalidInput, BadRequest."""
+    request = _request(body, default_project)
+    addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
+    nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
+    return _on_host(nic, request.device_id, request.project_id, request.device_owner, request.host)
+
+
+def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None) -> AgentPort:
+    """Return a port of clients or of an agent that an agent has bound to its host. Raises InvalidInput, BadRequest."""
+    changes = _changes(body, revision)
+    server_id = parse_uuid("device_id", changes.device_id or "")
+    nic = Nic(tag=tag, network_id=port.network_id)
+    if port_id(server_id, nic) != port.id:
+        nic = Nic(tag=tag, port_id=port.id)
+    revision = port.revision if revision is None else revision
+    return _on_host(nic, server_id, port.project_id, changes.device_owner or "", changes.host, revision)
+
+
+def _on_host(
+    nic: Nic, server_id: str, project_id: str, device_owner: str, host: str | None, revision: int | None = None
+) -> AgentPort:
+    if not host:
+        raise InvalidInput(f"binding:profile: {NIC_KEY} is for a port on a host: name it as binding:host_id.")
+    return AgentPort(
+        server_id=parse_uuid("device_id", server_id),
+        project_id=project_id,
+        nic=nic,
+        host=host,
+        availability_zone=device_owner.removeprefix(COMPUTE_OWNER) or "nova",
+        revision=revision,
+    )
+
+
+def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | None:
+    """Return the addresses that are asked for; None where none are named. Raises InvalidInput."""
+    if items is None:
+        return None
+    requests.refuse_many(items)  # before any is read: hundreds of ports with a thousand each take seconds
+    return tuple(
+        FixedIpRequest(
+            subnet_id=None if item.subnet_id is None else parse_uuid("fixed_ips: subnet_id", item.subnet_id),
+            ip_address=None if item.ip_address is None else addressing.show(addressing.parse(item.ip_address)),
+        )
+        for item in items
+    )
+
+
+def profile_text(profile: Profile) -> str:
+    """Return a binding:profile as it is kept. Raises InvalidInput."""
+    too_long = InvalidInput(f"binding:profile: at most {PROFILE_MAX} characters, and none of them NUL.")
+    encoded = msgspec.json.encode(profile)
+    if len(encoded) > PROFILE_BYTES_MAX:
+        raise too_long
+    try:
+        value = msgspec.json.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"binding:profile: {error}") from error
+    text = msgspec.json.encode(value).decode()
+    if "\\u0000" in text or len(text) > PROFILE_MAX:
+        raise too_long
+    if _depth(value) > PROFILE_DEPTH_MAX:
+        raise InvalidInput(f"binding:profile: at most {PROFILE_DEPTH_MAX} objects and lists inside each other.")
+    return text
+
+
+def _depth(value: Any) -> int:
+    """Return how many objects and lists there are inside each other."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
+    return depth

@@ -13,7 +13,7 @@ API = Api(problems=PROBLEMS, dialect=neutron_error)
 
 
 def path_id(request: Request, kind: str, missing: type[NotFound]) -> str:
-    """The id in the path; what is no UUID names nothing. kind: as in "Port", for the message."""
+    """Return the id in the path; what is no UUID names nothing. kind: as in "Port", for the message."""
     text: str = request.path_params["id"]
     if not is_uuid(text):
         raise missing(f"{kind} {text} could not be found.")
@@ -21,7 +21,7 @@ def path_id(request: Request, kind: str, missing: type[NotFound]) -> str:
 
 
 def revision(request: Request) -> int | None:
-    """The revision that the request insists on; None for any. Raises InvalidInput.
+    """Return the revision that the request insists on; None for any. Raises InvalidInput.
 
     Source: Network API, extension revision-if-match.
     """

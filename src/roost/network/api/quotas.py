@@ -1,15 +1,16 @@
 """Quotas over HTTP. Source: Network API v2.0, extensions quotas, quota_details and quota-check-limit."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text, Unserved, refuse_unserved
+from roost.network.api.bodies import refuse_unserved
+from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
@@ -20,7 +21,7 @@ from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
 from roost.platform.http import Endpoint, json_response
 from roost.platform.operations import Operation, Operations, Rule
-from roost.platform.quotas import UNLIMITED, Maximum, Quotas
+from roost.platform.quotas import Maximum, Quotas
 
 PROJECT_ID_MAX = 255
 GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
@@ -32,15 +33,12 @@ GivenMaximum = Maximum | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | Uns
 class QuotaUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """Quotas of what Roost does not have: accepted where they allow any number of it."""
 
-    floatingip: Unserved = UNSET
-    rbac_policy: Unserved = UNSET
-    router: Unserved = UNSET
-    security_group: Unserved = UNSET
-    security_group_rule: Unserved = UNSET
-    subnetpool: Unserved = UNSET
-
-
-NEUTRAL = {resource.name: (UNLIMITED, None) for resource in msgspec.structs.fields(QuotaUnserved)}
+    floatingip: NoMaximum = UNSET
+    rbac_policy: NoMaximum = UNSET
+    router: NoMaximum = UNSET
+    security_group: NoMaximum = UNSET
+    security_group_rule: NoMaximum = UNSET
+    subnetpool: NoMaximum = UNSET
 
 
 class QuotaBody(QuotaUnserved, kw_only=True, forbid_unknown_fields=True):
@@ -115,70 +113,7 @@ class TenantDocument(Struct, forbid_unknown_fields=True):
 
 
 def quota_operations(context: Networks) -> Operations:
-    """Of all projects' quotas, and of one project's."""
-
-    async def list_all(request: Request) -> Response:
-        found = await service.list_quotas(context)
-        shown = [_project_document(project_id, quotas) for project_id, quotas in found.items()]
-        return json_response({"quotas": listing.select(shown, request, ProjectQuotaDocument, key="project_id")})
-
-    async def show_project(request: Request) -> Response:
-        return json_response({"project": ProjectDocument(_own_project(context, request))})
-
-    async def show_tenant(request: Request) -> Response:
-        return json_response({"tenant": TenantDocument(_own_project(context, request))})
-
-    return {
-        "/v2.0/quotas": {
-            "GET": Operation(
-                summary="quotas of the projects that have some of their own",
-                endpoint=list_all,
-                rule=GET_QUOTA,
-                query=list_query(ProjectQuotaDocument),
-                result=list_answer("quotas", ProjectQuotaDocument),
-            )
-        },
-        "/v2.0/quotas/project": {
-            "GET": Operation(
-                summary="the caller's project", endpoint=show_project, result=answer("project", ProjectDocument)
-            )
-        },
-        "/v2.0/quotas/tenant": {
-            "GET": Operation(
-                summary="the same, by its old name", endpoint=show_tenant, result=answer("tenant", TenantDocument)
-            )
-        },
-        **_project_operations(context),
-    }
-
-
-def _project_operations(context: Networks) -> Operations:
-    async def show(request: Request) -> Response:
-        return _shown(await service.get_quotas(context, _project(request)), request)
-
-    async def show_default(request: Request) -> Response:
-        _project(request)
-        return _shown(service.default_quotas(context), request)
-
-    async def show_details(request: Request) -> Response:
-        found = await service.get_details(context, _project(request))
-        parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in found.items()}
-        shown = QuotaDetailsDocument(network=parts["network"], subnet=parts["subnet"], port=parts["port"])
-        return json_response({"quota": listing.show_fields(shown, request)})
-
-    async def update(request: Request) -> Response:
-        project_id = _project(request)
-        body = (await read_json(request, QuotaEnvelope)).quota
-        refuse_unserved(body, NEUTRAL)
-        for name, said in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
-            if said not in (None, project_id):
-                raise InvalidInput(f"{name} '{said}': the path names {project_id}.")
-        check_limit = body.check_limit and not body.force
-        return _shown(await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit), request)
-
-    async def delete(request: Request) -> Response:
-        await service.delete_quotas(context, _project(request))
-        return Response(status_code=204)
+    """Return the operations of all projects' quotas, and of one project's."""
 
     def get(summary: str, endpoint: Endpoint, result: type[Struct]) -> Mapping[str, Operation]:
         return {
@@ -187,56 +122,105 @@ def _project_operations(context: Networks) -> Operations:
             )
         }
 
-    one = answer("quota", QuotaDocument)
+    quota, own_project = answer("quota", QuotaDocument), partial(_show_own_project, context)
     return {
+        "/v2.0/quotas": {
+            "GET": Operation(
+                summary="quotas of the projects that have some of their own",
+                endpoint=partial(_list_all, context), rule=GET_QUOTA, query=list_query(ProjectQuotaDocument),
+                result=list_answer("quotas", ProjectQuotaDocument),
+            )
+        },
+        "/v2.0/quotas/project": {
+            "GET": Operation(
+                summary="the caller's project",
+                endpoint=partial(own_project, ProjectDocument), result=answer("project", ProjectDocument),
+            )
+        },
+        "/v2.0/quotas/tenant": {
+            "GET": Operation(
+                summary="the same, by its old name",
+                endpoint=partial(own_project, TenantDocument), result=answer("tenant", TenantDocument),
+            )
+        },
         "/v2.0/quotas/{project_id}": {
-            **get("how many a project may have; -1 for any number", show, one),
+            **get("how many a project may have; -1 for any number", partial(_show, context), quota),
             "PUT": Operation(
                 summary="give a project quotas of its own",
-                endpoint=update,
-                rule=Rule("update_quota", ADMIN),
-                body=QuotaEnvelope,
-                result=one,
+                endpoint=partial(_update, context), rule=Rule("update_quota", ADMIN), body=QuotaEnvelope, result=quota,
             ),
             "DELETE": Operation(
                 summary="let the default quotas hold for a project",
-                endpoint=delete,
-                rule=Rule("delete_quota", ADMIN),
-                status=204,
+                endpoint=partial(_delete, context), rule=Rule("delete_quota", ADMIN), status=204,
             ),
         },
-        "/v2.0/quotas/{project_id}/default": get("what it may have without its own", show_default, one),
-        "/v2.0/quotas/{project_id}/details": get("how many it may have, and has", show_details, QuotaDetailsAnswer),
-    }
+        "/v2.0/quotas/{project_id}/default":
+            get("what it may have without its own", partial(_show_default, context), quota),
+        "/v2.0/quotas/{project_id}/details":
+            get("how many it may have, and has", partial(_show_details, context), QuotaDetailsAnswer),
+    }  # fmt: skip
 
 
-def _document(quotas: Quotas) -> QuotaDocument:
-    return QuotaDocument(network=quotas["network"], subnet=quotas["subnet"], port=quotas["port"])
+async def _list_all(context: Networks, request: Request) -> Response:
+    documents = [
+        ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **quotas)
+        for project_id, quotas in (await service.list_quotas(context)).items()
+    ]
+    return json_response({"quotas": listing.select(documents, request, ProjectQuotaDocument, key="project_id")})
 
 
-def _project_document(project_id: str, quotas: Quotas) -> ProjectQuotaDocument:
-    parts = msgspec.structs.asdict(_document(quotas))
-    return ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **parts)
+async def _show_own_project(
+    context: Networks, document: type[ProjectDocument] | type[TenantDocument], request: Request
+) -> Response:
+    name = "project" if document is ProjectDocument else "tenant"
+    return json_response({name: document(caller_of(request.scope).project_id or context.default_project)})
 
 
-def _shown(quotas: Quotas, request: Request) -> Response:
-    return json_response({"quota": listing.show_fields(_document(quotas), request)})
+async def _show(context: Networks, request: Request) -> Response:
+    return _answer(await service.get_quotas(context, _project(request)), request)
+
+
+async def _show_default(context: Networks, request: Request) -> Response:
+    _project(request)
+    return _answer(service.default_quotas(context), request)
+
+
+async def _show_details(context: Networks, request: Request) -> Response:
+    usages = await service.get_details(context, _project(request))
+    parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in usages.items()}
+    return json_response({"quota": listing.show_fields(QuotaDetailsDocument(**parts), request)})
+
+
+async def _update(context: Networks, request: Request) -> Response:
+    project_id = _project(request)
+    body = (await read_json(request, QuotaEnvelope)).quota
+    refuse_unserved(body)
+    for name, value in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
+        if value not in (None, project_id):
+            raise InvalidInput(f"{name} '{value}': the path names {project_id}.")
+    check_limit = body.check_limit and not body.force
+    return _answer(await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit), request)
+
+
+async def _delete(context: Networks, request: Request) -> Response:
+    await service.delete_quotas(context, _project(request))
+    return Response(status_code=204)
+
+
+def _answer(quotas: Quotas, request: Request) -> Response:
+    return json_response({"quota": listing.show_fields(QuotaDocument(**quotas), request)})
 
 
 def _maxima(body: QuotaBody) -> dict[str, int]:
-    given = {resource: getattr(body, resource) for resource in RESOURCES}
-    return {resource: int(maximum) for resource, maximum in given.items() if maximum is not UNSET}
+    maxima = {resource: getattr(body, resource) for resource in RESOURCES}
+    return {resource: int(maximum) for resource, maximum in maxima.items() if maximum is not UNSET}
 
 
 def _project(request: Request) -> str:
-    """The project that the path names. Raises InvalidInput."""
+    """Return the project that the path names. Raises InvalidInput."""
     project_id: str = request.path_params["project_id"]
     if len(project_id) > PROJECT_ID_MAX or "\x00" in project_id:
         raise InvalidInput(
             f"project '{project_id[:64]}': expected at most {PROJECT_ID_MAX} characters, none of them NUL."
         )
     return project_id
-
-
-def _own_project(context: Networks, request: Request) -> str:
-    return caller_of(request.scope).project_id or context.default_project

@@ -3,19 +3,19 @@
 import re
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from functools import cache, partial
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.access import owned
-from roost.network.api.documents import Document, attributes, booleans
+from roost.network.api.documents import attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model.networks import Kind, ListQuery, ListRow
+from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists
 from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
@@ -24,6 +24,9 @@ from roost.platform.operations import Operation, Operations, Rule, Schema
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Struct)
+
+BULK_MAX = 500
+"""How many of one kind are made by one request."""
 
 
 class Delete(Protocol):
@@ -40,39 +43,72 @@ class PageLink(Struct, forbid_unknown_fields=True):
     href: str
 
 
-class Resource(Struct, Generic[T], frozen=True, kw_only=True):
+class Collection(listing.Listable[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
-    one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
-    the ids that there are. page: a page in one statement, where it is asked for often. show: as a document. defaults:
-    of the policy rules, by their verbs. more_flags: filters of a list by true or false that are no attributes.
+    missing: the error for an id that nothing has. defaults: of the policy rules, by their verbs.
     """
 
-    one: Kind
-    many: str
-    document: type[Document]
     missing: type[NotFound]
-    find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
-    show: Callable[[T], Document]
     defaults: Mapping[str, str]
-    more_flags: frozenset[str] = frozenset()
-    page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
     @property
     def title(self) -> str:
-        """As errors call it."""
-        return self.one.capitalize()
+        """Return what errors call it."""
+        return self.name.capitalize()
 
     def rule(self, verb: str) -> Rule:
         """Return the policy rule that is asked for a verb."""
-        return Rule(f"{verb}_{self.one}", self.defaults[verb])
+        return Rule(f"{verb}_{self.name}", self.defaults[verb])
 
     def id_of(self, request: Request) -> str:
-        """The id in the path. Raises the error for what has none."""
+        """Return the id in the path. Raises the error for what has none."""
         return path_id(request, self.title, self.missing)
 
+    def list_operation(self, context: Networks, summary: str) -> Operation:
+        """Return GET of the collection."""
+
+        async def endpoint(request: Request) -> Response:
+            return await listing.answer(request, context, self)
+
+        return Operation(
+            summary=summary, endpoint=endpoint, rule=self.rule("get"),
+            query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.name]),
+            result=list_answer(self.plural, self.document),
+        )  # fmt: skip
+
+    def show_operation(self, context: Networks) -> Operation:
+        """Return GET of one."""
+
+        async def endpoint(request: Request) -> Response:
+            resource_id = self.id_of(request)
+            items = await self.find(context, [resource_id])
+            if not items:
+                raise self.missing(f"{self.title} {resource_id} could not be found.")
+            return json_response({self.name: listing.show_fields(self.show(items[0]), request)})
+
+        return Operation(
+            summary=f"one {self.name}", endpoint=endpoint, rule=self.rule("get"), query=SHOW_QUERY,
+            result=answer(self.name, self.document),
+        )  # fmt: skip
+
+
+class Resource(Collection[T], frozen=True, kw_only=True):
+    """One kind of what the API shows and clients make.
+
+    body, update_body: one in a POST and in a PUT. create: of bodies, what is made, in the same order. update: of id,
+    body and the revision that it must have (None: any).
+    """
+
+    name: Kind
+    body: type[Struct]
+    update_body: type[Struct]
+    create: Callable[[Networks, Sequence[Any]], Awaitable[Sequence[T]]]
+    update: Callable[[Networks, str, Any, int | None], Awaitable[T]]
+    delete: Delete
+
     async def read(self, request: Request, envelope: type[B], *, may_unwrap: bool = True) -> B:
-        """The body of a POST or PUT. may_unwrap: items of many may be wrapped once, as one is.
+        """Return the body of a POST or PUT. may_unwrap: items of many may be wrapped once, as one is.
 
         Raises BadRequest; for an attribute that may not be given, in Neutron's words.
         Source: neutron-lib, neutron_lib/api/attributes.py, and Neutron, neutron/api/v2/base.py.
@@ -84,8 +120,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             if unknown is None:
                 raise
             name = unknown[1]
-            if name == self.one and may_unwrap:
-                replace_body(request, _unwrap(await read_bytes(request), self.one, self.many))
+            if name == self.name and may_unwrap:
+                replace_body(request, _unwrap(await read_bytes(request), self.name, self.plural))
                 return await self.read(request, envelope, may_unwrap=False)
             if name not in attributes(self.document):
                 text = f"Unrecognized attribute(s) '{name}'"
@@ -95,134 +131,80 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
                 text = f"Cannot update read-only attribute {name}"
             raise BadRequest(text) from None
 
-    def operations(
-        self,
-        context: Networks,
-        *,
-        create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]],
-        create_body: type[Struct],
-        update: Callable[[str, Any, int | None], Awaitable[T]],
-        update_body: type[Struct],
-        delete: Delete,
-    ) -> Operations:
-        """Of the collection, and of one.
-
-        create: of bodies, what is made, in the same order. create_body: the whole body, with a field for one and a
-        field for many. update: of id, body and the revision that it must have (None: any). update_body: the whole body,
-        with a field for one.
-        """
+    def operations(self, context: Networks) -> Operations:
+        """Return those of the collection, and of one."""
         return {
-            f"/v2.0/{self.many}": {
-                "GET": self._list_operation(context),
-                "POST": self._create_operation(create, create_body),
+            f"/v2.0/{self.plural}": {
+                "GET": self.list_operation(context, f"{self.plural}: filtered, in order, in pages"),
+                "POST": self._create_operation(context),
             },
-            f"/v2.0/{self.many}/{{id}}": {
-                "GET": self._show_operation(context),
-                "PUT": self._update_operation(update, update_body),
-                "DELETE": self._delete_operation(context, delete),
+            f"/v2.0/{self.plural}/{{id}}": {
+                "GET": self.show_operation(context),
+                "PUT": self._update_operation(context),
+                "DELETE": self._delete_operation(context),
             },
         }
 
-    def _list_operation(self, context: Networks) -> Operation:
-        if self.page is None:
-            read = listing.reader(context, self.one, partial(self.find, context), self.show)
-        else:
-            read = listing.page_reader(context, self.page, self.show)
+    def bodies_in(self, envelope: Struct) -> list[Any]:
+        """Return the bodies of a POST, of which there is one or a list."""
+        body, bodies = getattr(envelope, self.name), getattr(envelope, self.plural)
+        return [*([] if body is UNSET else [body]), *([] if bodies is UNSET else bodies)]
+
+    def _create_operation(self, context: Networks) -> Operation:
+        envelope = _envelope(self.name, self.plural, self.body)
 
         async def endpoint(request: Request) -> Response:
-            return await listing.answer(request, self.one, self.many, self.document, read, flags=self.more_flags)
+            body = await self.read(request, envelope)
+            is_single = getattr(body, self.plural) is UNSET
+            if is_single == (getattr(body, self.name) is UNSET):
+                raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
+            bodies = [owned(item, request) for item in self.bodies_in(body)]
+            shown = [listing.show_made(self.show(item), request) for item in await self.create(context, bodies)]
+            return json_response({self.name: shown[0]} if is_single else {self.plural: shown}, 201)
 
         return Operation(
-            summary=f"{self.many}: filtered, in order, in pages",
-            endpoint=endpoint,
-            rule=self.rule("get"),
-            query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.one]),
-            result=list_answer(self.many, self.document),
-        )
+            summary=f"make a {self.name}, or many at once: all or none", endpoint=endpoint, rule=self.rule("create"),
+            body=envelope, status=201, result=_made_answer(self.name, self.plural, self.document), errors=(404, 409),
+        )  # fmt: skip
 
-    def _show_operation(self, context: Networks) -> Operation:
+    def _update_operation(self, context: Networks) -> Operation:
+        envelope = _update_envelope(self.name, self.update_body)
+
         async def endpoint(request: Request) -> Response:
             resource_id = self.id_of(request)
-            found = await self.find(context, [resource_id])
-            if not found:
-                raise self.missing(f"{self.title} {resource_id} could not be found.")
-            return json_response({self.one: listing.show_fields(self.show(found[0]), request)})
+            body = getattr(await self.read(request, envelope), self.name)
+            changed = await self.update(context, resource_id, body, revision(request))
+            return json_response({self.name: listing.show_made(self.show(changed), request)})
 
         return Operation(
-            summary=f"one {self.one}",
-            endpoint=endpoint,
-            rule=self.rule("get"),
-            query=SHOW_QUERY,
-            result=answer(self.one, self.document),
-        )
+            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            rule=self.rule("update"), body=envelope, result=answer(self.name, self.document), errors=(409, 412),
+        )  # fmt: skip
 
-    def _create_operation(
-        self, create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]], create_body: type[Struct]
-    ) -> Operation:
+    def _delete_operation(self, context: Networks) -> Operation:
         async def endpoint(request: Request) -> Response:
-            body = await self.read(request, create_body)
-            one, many = getattr(body, self.one), getattr(body, self.many)
-            if (one is UNSET) == (many is UNSET):
-                raise BadRequest(f"malformed body: expected either `{self.one}` or `{self.many}`")
-            items = [owned(item, request) for item in ([one] if many is UNSET else many)]
-            shown = [listing.show_made(self.show(item), request) for item in await create(items)]
-            return json_response({self.one: shown[0]} if many is UNSET else {self.many: shown}, 201)
-
-        return Operation(
-            summary=f"make a {self.one}, or many at once: all or none",
-            endpoint=endpoint,
-            rule=self.rule("create"),
-            body=create_body,
-            status=201,
-            result=_made_answer(self.one, self.many, self.document),
-            errors=(404, 409),
-        )
-
-    def _update_operation(
-        self, update: Callable[[str, Any, int | None], Awaitable[T]], update_body: type[Struct]
-    ) -> Operation:
-        async def endpoint(request: Request) -> Response:
-            resource_id = self.id_of(request)
-            body = await self.read(request, update_body)
-            changed = await update(resource_id, getattr(body, self.one), revision(request))
-            return json_response({self.one: listing.show_made(self.show(changed), request)})
-
-        return Operation(
-            summary=f"change the {self.one}; `If-Match: revision_number=N` is heeded",
-            endpoint=endpoint,
-            rule=self.rule("update"),
-            body=update_body,
-            result=answer(self.one, self.document),
-            errors=(409, 412),
-        )
-
-    def _delete_operation(self, context: Networks, delete: Delete) -> Operation:
-        async def endpoint(request: Request) -> Response:
-            await delete(context, self.id_of(request), revision=revision(request))
+            await self.delete(context, self.id_of(request), revision=revision(request))
             return Response(status_code=204)
 
         return Operation(
-            summary=f"delete the {self.one}; `If-Match: revision_number=N` is heeded",
-            endpoint=endpoint,
-            rule=self.rule("delete"),
-            status=204,
-            errors=(409, 412),
-        )
+            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            rule=self.rule("delete"), status=204, errors=(409, 412),
+        )  # fmt: skip
 
 
-def _unwrap(body: bytes, one: str, many: str) -> bytes:
+def _unwrap(body: bytes, name: str, plural: str) -> bytes:
     """Return the body with items of many of the form `{"port": {…}}` as `{…}`; one without any is as it was.
 
     Source: Neutron, neutron/api/v2/base.py, prepare_request_body.
     """
     try:
-        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        items = msgspec.json.decode(given[many], type=list[dict[str, msgspec.Raw]]) if many in given else []
+        envelope = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        items = msgspec.json.decode(envelope[plural], type=list[dict[str, msgspec.Raw]]) if plural in envelope else []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body
     if not items:
         return body
-    return msgspec.json.encode(given | {many: [item[one] if item.keys() == {one} else item for item in items]})
+    return msgspec.json.encode(envelope | {plural: [x[name] if x.keys() == {name} else x for x in items]})
 
 
 _VALUES = {"type": "array", "items": {"type": "string"}}
@@ -238,7 +220,7 @@ SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 
 
 def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None = None) -> Schema:
-    """The parameters of a list: filters by every attribute and by others, order, pages, fields.
+    """Return the parameters of a list: filters by every attribute and by others, order, pages, fields.
 
     sorted_by: the attributes that it may be ordered by; None: all.
     """
@@ -267,28 +249,39 @@ def _filter(document: type[Struct], name: str) -> Schema:
     return {"type": "string"}
 
 
-@cache
-def answer(one: str, document: type[Struct]) -> type[Struct]:
-    """The type of an answer with one."""
-    return msgspec.defstruct(f"{_camel(one)}Answer", [(one, document)], forbid_unknown_fields=True)
+def answer(name: str, content: Any) -> type[Struct]:
+    """Return the type of an answer with one document, or with what else is in it."""
+    return _around(f"{_camel(name)}Answer", (name, content))
+
+
+def list_answer(plural: str, document: type[Struct]) -> type[Struct]:
+    """Return the type of an answer with many, and where the list goes on."""
+    links = (f"{plural}_links", list[PageLink] | UnsetType, UNSET)
+    return _around(f"{_camel(plural)}Answer", (plural, types.GenericAlias(list, (document,))), links)
+
+
+def _made_answer(name: str, plural: str, document: type[Struct]) -> type[Struct]:
+    """Return the type of an answer with the one, or the many, that were made."""
+    many = types.GenericAlias(list, (document,)) | UnsetType
+    return _around(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), (plural, many, UNSET))
+
+
+def _envelope(name: str, plural: str, body: type[Struct]) -> type[Struct]:
+    """Return the type of a POST's whole body."""
+    bodies: Any = Annotated[types.GenericAlias(list, (body,)), Meta(min_length=1, max_length=BULK_MAX)]
+    doc = f"The body around one {name}, or around many."
+    fields = (name, body | UnsetType, UNSET), (plural, bodies | UnsetType, UNSET)
+    return _around(f"{_camel(name)}Envelope", *fields, doc=doc)
+
+
+def _update_envelope(name: str, body: type[Struct]) -> type[Struct]:
+    """Return the type of a PUT's whole body."""
+    return _around(f"{_camel(name)}UpdateEnvelope", (name, body), doc=f"The body around a {name}'s changes.")
 
 
 @cache
-def list_answer(many: str, document: type[Struct]) -> type[Struct]:
-    """The type of an answer with many."""
-    links = (f"{many}_links", list[PageLink] | UnsetType, UNSET)
-    items = types.GenericAlias(list, (document,))
-    return msgspec.defstruct(f"{_camel(many)}Answer", [(many, items), links], forbid_unknown_fields=True)
-
-
-@cache
-def _made_answer(one: str, many: str, document: type[Struct]) -> type[Struct]:
-    """The type of an answer with the one, or the many, that were made."""
-    fields = [
-        (one, document | UnsetType, UNSET),
-        (many, types.GenericAlias(list, (document,)) | UnsetType, UNSET),
-    ]
-    return msgspec.defstruct(f"{_camel(one)}MadeAnswer", fields, forbid_unknown_fields=True)
+def _around(name: str, *fields: Any, doc: str | None = None) -> type[Struct]:
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, namespace={"__doc__": doc})
 
 
 def _camel(name: str) -> str:

@@ -1,44 +1,79 @@
-"""Segments over HTTP."""
+"""Segments over HTTP: what clients send of them, decoded and checked."""
 
 from collections.abc import Sequence
 
-from roost.network.api import bodies_segments as bodies
+from msgspec import UNSET, Struct, UnsetType
+
 from roost.network.api import documents
+from roost.network.api.bodies import parse_segmentation_id, parse_uuid
 from roost.network.api.documents import SegmentDocument
+from roost.network.api.fields import NetworkType, SegmentationId, Text, Uuid, copy_as
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
-from roost.network.model.networks import Segment
+from roost.network.model.networks import Segment, SegmentChanges, SegmentRequest
+from roost.network.rules.links import refuse_link
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.operations import Operations
+
+
+class SegmentBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST segments: one segment of a network."""
+
+    network_id: Uuid
+    network_type: NetworkType
+    name: Text | None = None
+    description: Text | None = None
+    physical_network: Text | None = None
+    segmentation_id: SegmentationId | None = None
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+
+
+class SegmentUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT segments/{id}: what is left out stays, a null empties."""
+
+    name: Text | UnsetType | None = UNSET
+    description: Text | UnsetType | None = UNSET
+
+
+async def _create(context: Networks, bodies: Sequence[SegmentBody]) -> list[Segment]:
+    return await service.create_segments(context, [_request(body) for body in bodies])
+
+
+async def _update(context: Networks, segment_id: str, body: SegmentUpdateBody, revision: int | None) -> Segment:
+    changes = SegmentChanges(
+        name=None if body.name is UNSET else body.name or "",
+        description=None if body.description is UNSET else body.description or "",
+        revision=revision,
+    )
+    return await service.update_segment(context, segment_id, changes)
+
 
 SEGMENT = Resource(
-    one="segment",
-    many="segments",
+    name="segment",
+    plural="segments",
     document=SegmentDocument,
     missing=SegmentNotFound,
     find=service.list_segments,
     show=documents.segment,
+    body=SegmentBody,
+    update_body=SegmentUpdateBody,
+    create=_create,
+    update=_update,
+    delete=service.delete_segment,
     defaults={"get": ADMIN, "create": ADMIN, "update": ADMIN, "delete": ADMIN},
 )
 
 
-def segment_operations(context: Networks) -> Operations:
-    """Of the collection, and of one segment."""
-
-    async def create(items: Sequence[bodies.SegmentBody]) -> list[Segment]:
-        wanted = [bodies.segment(item, context.env) for item in items]
-        return await service.create_segments(context, wanted)
-
-    async def update(segment_id: str, body: bodies.SegmentUpdateBody, revision: int | None) -> Segment:
-        return await service.update_segment(context, segment_id, bodies.segment_changes(body, revision))
-
-    return SEGMENT.operations(
-        context,
-        create=create,
-        create_body=bodies.SegmentEnvelope,
-        update=update,
-        update_body=bodies.SegmentUpdateEnvelope,
-        delete=service.delete_segment,
+def _request(body: SegmentBody) -> SegmentRequest:
+    """Return what a body asks for. Raises InvalidInput."""
+    request = copy_as(
+        SegmentRequest,
+        body,
+        network_id=parse_uuid("network_id", body.network_id),
+        description=body.description or "",
+        segmentation_id=parse_segmentation_id(body.segmentation_id),
     )
+    refuse_link(request.link)
+    return request

@@ -1,48 +1,181 @@
-"""Subnets over HTTP."""
+"""Subnets over HTTP: what clients send of them, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from roost.network.api import bodies_subnets as bodies
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
 from roost.network.api import documents
-from roost.network.api.bodies import refuse_many
+from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
 from roost.network.api.documents import SubnetDocument
+from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, copy_as, described
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
-from roost.network.errors import SubnetNotFound
-from roost.network.model.networks import Subnet
+from roost.network.errors import InvalidInput, SubnetNotFound
+from roost.network.model.networks import HostRoute, Subnet, SubnetChanges, SubnetRequest
+from roost.network.rules import addressing, subnet_attributes, uses
+from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import Networks
 from roost.network.service import subnets as service
-from roost.platform.operations import Operations
+
+
+class PoolBody(Struct, forbid_unknown_fields=True):
+    """One allocation pool, both ends included."""
+
+    start: IpAddress
+    end: IpAddress
+
+
+class HostRouteBody(Struct, forbid_unknown_fields=True):
+    """One route: to a CIDR, by way of an address."""
+
+    destination: Cidr
+    nexthop: IpAddress
+
+
+Cell = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^\x00]+$")]
+Pools = Annotated[list[PoolBody], Items]
+Nameservers = Annotated[list[str], Items, described(uniqueItems=True, maxItems=NAMESERVERS_MAX)]
+HostRoutes = Annotated[list[HostRouteBody], Items, described(uniqueItems=True, maxItems=HOST_ROUTES_MAX)]
+ServiceTypes = Annotated[list[str], Items, described(maxItems=SERVICE_TYPES_MAX)]
+
+
+class SubnetUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What clients send of a subnet and Roost has no use for: accepted where it asks for nothing."""
+
+    subnetpool_id: Nothing = UNSET
+    use_default_subnetpool: NoFlag = UNSET
+    prefixlen: Nothing = UNSET
+    dns_publish_fixed_ip: NoFlag = UNSET
+
+
+class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
+    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none. cidr: there has to be one.
+
+    roost:cell: of a network of roost:kind flat, the cell whose pool it is.
+    """
+
+    network_id: Uuid
+    cidr: Cidr | UnsetType = UNSET
+    ip_version: Annotated[int, described(enum=[4, 6])] = 4
+    name: Text = ""
+    description: Text = ""
+    segment_id: Uuid | None = None
+    gateway_ip: IpAddress | UnsetType | None = UNSET
+    allocation_pools: Pools | None = None
+    enable_dhcp: bool = True
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+    dns_nameservers: Nameservers | None = None
+    host_routes: HostRoutes | None = None
+    ipv6_ra_mode: Text | None = None
+    ipv6_address_mode: Text | None = None
+    service_types: ServiceTypes | None = None
+    cell: Cell | None = field(default=None, name="roost:cell")
+
+
+class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
+    """PUT subnets/{id}: what is left out stays.
+
+    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none. Nulls of others,
+    but of segment_id, say nothing that could be done: as upstream, they are refused.
+    """
+
+    name: Text | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
+    gateway_ip: IpAddress | UnsetType | None = UNSET
+    allocation_pools: Pools | UnsetType = UNSET
+    enable_dhcp: bool | UnsetType = UNSET
+    dns_nameservers: Nameservers | UnsetType | None = UNSET
+    host_routes: HostRoutes | UnsetType | None = UNSET
+    service_types: ServiceTypes | UnsetType = UNSET
+    segment_id: Uuid | UnsetType | None = UNSET
+
+
+async def _create(context: Networks, bodies: Sequence[SubnetBody]) -> list[Subnet]:
+    refuse_many("allocation_pools", (body.allocation_pools for body in bodies))
+    return await service.create_subnets(context, [_request(body, context.default_project) for body in bodies])
+
+
+async def _update(context: Networks, subnet_id: str, body: SubnetUpdateBody, revision: int | None) -> Subnet:
+    return await service.update_subnet(context, subnet_id, _changes(body, revision))
+
 
 SUBNET = Resource(
-    one="subnet",
-    many="subnets",
+    name="subnet",
+    plural="subnets",
     document=SubnetDocument,
     missing=SubnetNotFound,
     find=service.list_subnets,
     show=documents.subnet,
+    body=SubnetBody,
+    update_body=SubnetUpdateBody,
+    create=_create,
+    update=_update,
+    delete=service.delete_subnet,
     defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
     more_flags=frozenset({"shared"}),
 )
 """`shared` is the network's: a filter that subnets do not show. Source: neutron-lib, definitions/subnet.py."""
 
 
-def subnet_operations(context: Networks) -> Operations:
-    """Of the collection, and of one subnet."""
+def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
+    """Return what a body asks for.
 
-    async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:
-        refuse_many("allocation_pools", (item.allocation_pools for item in items))
-        wanted = [bodies.subnet(item, context.env, context.default_project) for item in items]
-        return await service.create_subnets(context, wanted)
-
-    async def update(subnet_id: str, body: bodies.SubnetUpdateBody, revision: int | None) -> Subnet:
-        return await service.update_subnet(context, subnet_id, bodies.subnet_changes(body, revision))
-
-    return SUBNET.operations(
-        context,
-        create=create,
-        create_body=bodies.SubnetEnvelope,
-        update=update,
-        update_body=bodies.SubnetUpdateEnvelope,
-        delete=service.delete_subnet,
+    Raises InvalidInput, BadRequest, what addressing.plan_subnet, uses.check_modes and checks of attributes raise.
+    """
+    refuse_unserved(body)
+    if body.cidr is UNSET:
+        raise InvalidInput("cidr: a subnet needs one, like 192.0.2.0/24: Roost has no subnet pools to take it from.")
+    if body.ip_version not in (4, 6):
+        raise InvalidInput(f"ip_version {body.ip_version}: expected 4 or 6.")
+    pools = body.allocation_pools
+    plan = addressing.plan_subnet(
+        body.cidr,
+        gateway_ip=None if body.gateway_ip is UNSET else body.gateway_ip,
+        no_gateway=body.gateway_ip is None,
+        pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
+        ip_version=body.ip_version,
     )
+    uses.check_modes(
+        body.ip_version,
+        plan.cidr,
+        enable_dhcp=body.enable_dhcp,
+        ra_mode=body.ipv6_ra_mode,
+        address_mode=body.ipv6_address_mode,
+    )
+    if body.enable_dhcp:
+        subnet_attributes.check_dhcp(plan.cidr)
+    return copy_as(
+        SubnetRequest,
+        body,
+        network_id=parse_uuid("network_id", body.network_id),
+        segment_id=None if body.segment_id is None else parse_uuid("segment_id", body.segment_id),
+        project_id=parse_project(body, default_project),
+        cidr=plan.cidr,
+        gateway_ip=plan.gateway_ip,
+        dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), body.ip_version),
+        host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
+        service_types=subnet_attributes.check_service_types(body.service_types or ()),
+        pools=plan.pools,
+    )
+
+
+def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
+    """Return what a body changes. Raises InvalidInput."""
+    refuse_unserved(body)
+    pools, segment_id = body.allocation_pools, body.segment_id
+    return copy_as(
+        SubnetChanges,
+        body,
+        pools=None if pools is UNSET else tuple((pool.start, pool.end) for pool in pools),
+        dns_nameservers=None if body.dns_nameservers is UNSET else tuple(body.dns_nameservers or ()),
+        host_routes=None if body.host_routes is UNSET else _routes(body.host_routes or ()),
+        service_types=None if body.service_types is UNSET else tuple(body.service_types),
+        segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
+        revision=revision,
+    )
+
+
+def _routes(items: Sequence[HostRouteBody]) -> tuple[HostRoute, ...]:
+    return tuple(HostRoute(item.destination, item.nexthop) for item in items)

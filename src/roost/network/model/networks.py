@@ -49,14 +49,12 @@ class NetworkOwner(Struct, frozen=True):
     external: bool
 
 
-class Network(Struct, frozen=True, kw_only=True):
-    """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
+class NetworkRequest(Struct, frozen=True, kw_only=True):
+    """A network as a client asks for it. network_type, physical_network, segmentation_id: of a plain network.
 
-    segmented: a subnet belongs to a segment. network_type, physical_network, segmentation_id: of a plain network.
-    links: of its segments, in their order; read for showing it only.
+    links: of its segments, in their order. flat: its subnets are pools of cells.
     """
 
-    id: str
     name: str
     project_id: str
     description: str
@@ -67,40 +65,54 @@ class Network(Struct, frozen=True, kw_only=True):
     shared: bool = False
     external: bool = False
     mtu: int = MTU_DEFAULT
+    links: tuple[Link, ...] = ()
+    flat: bool = False
+
+
+class Network(NetworkRequest, frozen=True, kw_only=True):
+    """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
+
+    segmented: a subnet belongs to a segment. links: read for showing it only.
+    """
+
+    id: str
     tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
     subnet_ids: tuple[str, ...] = ()
     segment_ids: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
     segmented: bool = False
-    flat: bool = False
 
 
-class Segment(Struct, frozen=True, kw_only=True):
-    """A part of a routed network that some hosts reach; physical_network None: all hosts do."""
+class SegmentRequest(Struct, frozen=True, kw_only=True):
+    """A segment as a client asks for it; physical_network None: all hosts reach it."""
 
-    id: str
     network_id: str
     name: str | None
     description: str
     network_type: str
     physical_network: str | None
     segmentation_id: int | None
-    tags: tuple[str, ...] = ()
-    revision: int
-    created_at: datetime
-    updated_at: datetime
 
     @property
     def link(self) -> Link:
-        """What carries it."""
+        """Return what carries it."""
         return Link(
             network_type=self.network_type,
             physical_network=self.physical_network,
             segmentation_id=self.segmentation_id,
         )
+
+
+class Segment(SegmentRequest, frozen=True, kw_only=True):
+    """A part of a routed network that some hosts reach."""
+
+    id: str
+    tags: tuple[str, ...] = ()
+    revision: int
+    created_at: datetime
+    updated_at: datetime
 
 
 class NetworkChanges(Struct, frozen=True, kw_only=True):
@@ -131,14 +143,13 @@ class HostRoute(Struct, frozen=True):
     nexthop: str
 
 
-class SubnetKind(Struct, frozen=True, kw_only=True):
-    """What of a subnet decides who gets which addresses of it.
+class SubnetUse(Struct, frozen=True, kw_only=True):
+    """What a client says of who gets which addresses of a subnet.
 
     service_types: the device owners that it is for; none: for all. See roost.network.rules.uses. cell: of a flat
     network, the cell whose pool it is.
     """
 
-    id: str
     network_id: str
     segment_id: str | None
     name: str
@@ -150,9 +161,26 @@ class SubnetKind(Struct, frozen=True, kw_only=True):
     service_types: tuple[str, ...] = ()
     cell: str | None = None
 
+
+class SubnetRequest(SubnetUse, frozen=True, kw_only=True):
+    """A subnet as a client asks for it, with its allocation pools, in order."""
+
+    description: str
+    project_id: str
+    gateway_ip: str | None
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[HostRoute, ...] = ()
+    pools: tuple[AddressRange, ...] = ()
+
+
+class SubnetKind(SubnetUse, frozen=True, kw_only=True):
+    """What of a subnet decides who gets which addresses of it."""
+
+    id: str
+
     @property
     def provider_uuid(self) -> str:
-        """The resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
+        """Return the resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
         return self.id if self.cell is not None else self.segment_id or self.network_id
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
-from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
 from roost.network.model.ports import Port, PortRequest
 from roost.network.settings import NetworkSettings
 from roost.platform.batches import Batches
@@ -43,7 +43,12 @@ class Networks:
     outbox: Outbox | None = None
     recovery_seen: tuple[datetime | None, str | None] = (None, None)
 
-    def stamp(self, objects: Sequence[New]) -> list[New]:
-        """Return new objects with an id each, made now."""
+    def stamp(
+        self, kind: type[New], requests: Sequence[NetworkRequest] | Sequence[SegmentRequest] | Sequence[SubnetRequest]
+    ) -> list[New]:
+        """Return what is asked for with an id each, made now. kind: the requests' own."""
         now = self.env.now()
-        return [replace(item, id=self.env.new_uuid(), created_at=now, updated_at=now) for item in objects]
+        return [
+            kind(**asdict(item), id=self.env.new_uuid(), revision=1, created_at=now, updated_at=now)
+            for item in requests
+        ]

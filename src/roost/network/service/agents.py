@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from roost.network.errors import AgentNotFound
 from roost.network.model.networks import Agent, ListQuery
 from roost.network.service import Networks, lists
 from roost.network.store import networks as store
@@ -28,13 +27,6 @@ async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
             )
         )
     return agents
-
-
-async def get_agent(networks: Networks, agent_id: str) -> Agent:
-    """Return one agent. Raises AgentNotFound."""
-    for agent in await list_agents(networks, [agent_id]):
-        return agent
-    raise AgentNotFound(f"Agent {agent_id} could not be found.")
 
 
 async def is_any_alive(networks: Networks) -> bool:

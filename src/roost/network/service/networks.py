@@ -14,7 +14,16 @@ from roost.network.errors import (
     SegmentNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
+from roost.network.model.networks import (
+    Link,
+    Network,
+    NetworkChanges,
+    NetworkOwner,
+    NetworkRequest,
+    Segment,
+    SegmentChanges,
+    SegmentRequest,
+)
 from roost.network.rules import flat, links, uses
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, capacity, quotas
@@ -58,13 +67,13 @@ async def list_segments(
         return await store.list_segments(tx, ids, network_ids=network_ids)
 
 
-async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:
+async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) -> list[Network]:
     """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
 
     Raises InvalidInput for a flat network with provider attributes, OverQuota, SegmentsContainDuplicateEntry,
     VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    made = networks.stamp(wanted)
+    made = networks.stamp(Network, wanted)
     for network in made:
         flat.refuse_network(network)
     segments = [_segment(networks, network, link) for network in made for link in _links(network)]
@@ -98,13 +107,13 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
     return await get_network(networks, network_id)
 
 
-async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list[Segment]:
+async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) -> list[Segment]:
     """Keep new segments, all or none; provider and host aggregate of each come with its first subnet.
 
     Raises NetworkNotFound, InvalidInput for a flat network, SubnetsNotAllAssociatedWithSegments when the network has
     subnets without a segment, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    made = networks.stamp(wanted)
+    made = networks.stamp(Segment, wanted)
     async with networks.database.transaction() as tx:
         found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
         subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))

@@ -16,7 +16,7 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges
+from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges, SubnetRequest
 from roost.network.model.ports import PortFilter
 from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, subnet_updates, uses
 from roost.network.rules.capacity import changes_capacity, counts
@@ -62,7 +62,7 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
     return found[0]
 
 
-async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
+async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
     """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
 
     Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
@@ -71,9 +71,9 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     return (await create_subnets(networks, [subnet]))[0]
 
 
-async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
+async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
     """Keep new subnets, in order, all or none; when cancelled, none. Raises what create_subnet raises."""
-    new = networks.stamp(wanted)
+    new = networks.stamp(Subnet, wanted)
     providers = sorted({made.provider_uuid for made in new})
     try:
         async with networks.database.transaction() as tx:

@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
     @property
     def filter(self) -> str:
-        """The condition that the attribute, as it is shown, is one of the values."""
+        """Return the condition that the attribute, as it is shown, is one of the values."""
         match self.type:
             case "text[]":
                 return f"{self.expression} && $values::text[]"
@@ -44,14 +44,14 @@ class Column(NamedTuple):
 
     @property
     def filter_null(self) -> str:
-        """The condition that the attribute, or one of its values, is null; empty where none is."""
+        """Return the condition that the attribute, or one of its values, is null; empty where none is."""
         if not self.nullable:
             return ""
         return f"array_position({self.expression}, NULL) IS NOT NULL" if self.order else f"{self.expression} IS NULL"
 
     @property
     def sort_keys(self) -> list[str]:
-        """The expressions by whose order rows are ordered; nulls are equal where they are compared."""
+        """Return the expressions by whose order rows are ordered; nulls are equal where they are compared."""
         key = self.order or f"({self.expression})"
         if self.type == "text":
             key += ' COLLATE "C"'
@@ -60,16 +60,19 @@ class Column(NamedTuple):
         return [f"({key} IS NOT NULL)", key] if self.nullable else [key]
 
 
+def _own(type_name: str, *names: str, nullable: bool = False) -> dict[str, Column]:
+    """Return attributes that are columns of their own name."""
+    return {name: Column(f"o.{name}", type_name, nullable) for name in names}
+
+
 _NOTHING = Column("NULL::text", nullable=True)
 _NO_LIST = Column("'{}'::text[]", "text[]")
 
 _COMMON = {
-    "id": Column("o.id", "uuid"),
-    "name": Column("o.name"),
-    "description": Column("o.description"),
+    **_own("uuid", "id"),
+    **_own("text", "name", "description"),
+    **_own("timestamptz", "created_at", "updated_at"),
     "revision_number": Column("o.revision", "integer"),
-    "created_at": Column("o.created_at", "timestamptz"),
-    "updated_at": Column("o.updated_at", "timestamptz"),
 }
 _OWNED = {**_COMMON, "project_id": Column("o.project_id"), "tenant_id": Column("o.project_id")}
 
@@ -94,11 +97,10 @@ KEYS: Mapping[ListKind, str] = {"network_ip_availability": "network_id"}
 COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     "network": {
         **_OWNED,
-        "admin_state_up": Column("o.admin_state_up", "boolean"),
+        **_own("boolean", "admin_state_up", "shared"),
+        **_own("integer", "mtu"),
         "status": Column("CASE WHEN o.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END"),
-        "shared": Column("o.shared", "boolean"),
         "router:external": Column("o.external", "boolean"),
-        "mtu": Column("o.mtu", "integer"),
         "subnets": Column("ARRAY(SELECT s.id::text FROM network.subnet s WHERE s.network_id = o.id)", "text[]"),
         "availability_zone_hints": _NO_LIST,
         "availability_zones": _NO_LIST,
@@ -116,36 +118,31 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     },
     "segment": {
         **_COMMON,
-        "name": Column("o.name", nullable=True),
-        "network_id": Column("o.network_id", "uuid"),
-        "network_type": Column("o.network_type"),
-        "physical_network": Column("o.physical_network", nullable=True),
-        "segmentation_id": Column("o.segmentation_id", "integer", nullable=True),
+        **_own("uuid", "network_id"),
+        **_own("text", "network_type"),
+        **_own("text", "name", "physical_network", nullable=True),
+        **_own("integer", "segmentation_id", nullable=True),
     },
     "subnet": {
         **_OWNED,
-        "network_id": Column("o.network_id", "uuid"),
-        "segment_id": Column("o.segment_id", "uuid", nullable=True),
-        "ip_version": Column("o.ip_version", "integer"),
+        **_own("uuid", "network_id"),
+        **_own("uuid", "segment_id", nullable=True),
+        **_own("integer", "ip_version"),
+        **_own("boolean", "enable_dhcp"),
+        **_own("text[]", "dns_nameservers", "service_types"),
+        **_own("text", "ipv6_ra_mode", "ipv6_address_mode", nullable=True),
         "cidr": Column("o.cidr::text"),
         "gateway_ip": Column("host(o.gateway_ip)", nullable=True),
-        "enable_dhcp": Column("o.enable_dhcp", "boolean"),
-        "dns_nameservers": Column("o.dns_nameservers", "text[]"),
-        "ipv6_ra_mode": Column("o.ipv6_ra_mode", nullable=True),
-        "ipv6_address_mode": Column("o.ipv6_address_mode", nullable=True),
-        "service_types": Column("o.service_types", "text[]"),
         "subnetpool_id": _NOTHING,
         "roost:cell": Column("o.cell", nullable=True),
     },
     "port": {
         **_OWNED,
-        "network_id": Column("o.network_id", "uuid"),
-        "mac_address": Column("o.mac_address"),
-        "admin_state_up": Column("o.admin_state_up", "boolean"),
+        **_own("uuid", "network_id"),
+        **_own("boolean", "admin_state_up"),
+        **_own("text", "mac_address", "device_owner", "ip_allocation"),
         "status": Column("CASE WHEN o.host IS NULL THEN 'DOWN' ELSE 'ACTIVE' END"),
         "device_id": Column("o.device_id", sparse=True),
-        "device_owner": Column("o.device_owner"),
-        "ip_allocation": Column("o.ip_allocation"),
         "allowed_address_pairs": _NO_LIST,
         "extra_dhcp_opts": _NO_LIST,
         "security_groups": _NO_LIST,

@@ -6,24 +6,28 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from roost.network.model.networks import Host, Link, Network, NetworkOwner, Segment
 from roost.platform.database import Connection
 
-_NETWORK = """
-    n.id, n.name, n.project_id, n.description, n.network_type, n.physical_network, n.segmentation_id,
-    n.admin_state_up, n.shared, n.external, n.mtu, n.tags, n.revision, n.created_at, n.updated_at,
-    ARRAY(SELECT s.id FROM network.subnet s WHERE s.network_id = n.id ORDER BY s.id) AS subnet_ids,
-    ARRAY(SELECT g.id FROM network.segment g WHERE g.network_id = n.id ORDER BY g.created_at, g.id) AS segment_ids,
-    EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NOT NULL) AS segmented,
-    n.flat
-"""
+_NETWORK = [
+    name
+    for name in Network.__struct_fields__
+    if name not in ("links", "subnet_ids", "segment_ids", "segmented")  # what is read of other tables
+]
+_SEGMENT = ", ".join(Segment.__struct_fields__)
 
 LIST_NETWORKS = f"""
 -- network.list_networks
-SELECT {_NETWORK} FROM network.network n
+SELECT {", ".join(f"n.{name}" for name in _NETWORK)},
+    ARRAY(SELECT s.id FROM network.subnet s WHERE s.network_id = n.id ORDER BY s.id) AS subnet_ids,
+    ARRAY(SELECT g.id FROM network.segment g WHERE g.network_id = n.id ORDER BY g.created_at, g.id) AS segment_ids,
+    EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NOT NULL) AS segmented
+FROM network.network n
 WHERE $1::uuid[] IS NULL OR n.id = ANY($1)
 ORDER BY n.id
-"""  # noqa: S608 - only column names of this file
+"""  # noqa: S608 - names of fields
 
 
 async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> list[Network]:
@@ -38,7 +42,7 @@ SELECT id, project_id, shared, external FROM network.network WHERE project_id = 
 
 
 async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOwner]:
-    """The networks that a project owns, and those that are there for everybody."""
+    """Return the networks that a project owns, and those that are there for everybody, by id."""
     rows = await tx.fetch(LIST_REACHABLE, project_id)
     return {row["id"]: NetworkOwner(row["project_id"], row["shared"], row["external"]) for row in rows}
 
@@ -62,12 +66,12 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SH
 
 
 async def keep(tx: Connection, ids: Sequence[str]) -> set[str]:
-    """Nobody can delete these networks until this transaction ends; returns those that there are."""
+    """Keep these networks from being deleted until this transaction ends; return those that there are."""
     return {row["id"] for row in await tx.fetch(KEEP_NETWORKS, ids)}
 
 
 async def keep_networks(tx: Connection, ids: Sequence[str]) -> list[Network]:
-    """Networks that nobody can delete until this transaction ends."""
+    """Return networks that nobody can delete until this transaction ends."""
     await keep(tx, ids)
     return await list_networks(tx, ids)
 
@@ -79,40 +83,26 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 
 async def lock_networks(tx: Connection, ids: Sequence[str]) -> dict[str, Network]:
-    """Those of the networks that exist, by id, each with its segments, subnets and ports held as they are."""
+    """Lock those of the networks that exist, by id; their segments, subnets and ports stay as they are."""
     await tx.fetch(LOCK_NETWORKS, ids)
     return {network.id: network for network in await list_networks(tx, ids)}
 
 
 async def lock_network(tx: Connection, network_id: str) -> Network | None:
-    """The same of one; None when there is none."""
+    """Lock one network; None when there is none."""
     return (await lock_networks(tx, [network_id])).get(network_id)
 
 
-INSERT_NETWORKS = """
+INSERT_NETWORKS = f"""
 -- network.insert_networks
-INSERT INTO network.network
-    (id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
-    external, mtu, flat, created_at, updated_at)
-SELECT id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
-    external, mtu, flat, made_at, made_at
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::boolean[],
-    $9::boolean[], $10::boolean[], $11::integer[], $12::boolean[], $13::timestamptz[])
-    AS n (id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
-    external, mtu, flat, made_at)
-"""
+INSERT INTO network.network ({", ".join(_NETWORK)})
+SELECT {", ".join(_NETWORK)} FROM json_populate_recordset(NULL::network.network, $1)
+"""  # noqa: S608 - names of fields
 
 
 async def insert_networks(tx: Connection, networks: Sequence[Network]) -> None:
-    """New networks, without tags."""
-    columns = [
-        [getattr(network, name) for network in networks]
-        for name in (
-            "id", "name", "project_id", "description", "network_type", "physical_network", "segmentation_id",
-            "admin_state_up", "shared", "external", "mtu", "flat", "created_at",
-        )
-    ]  # fmt: skip
-    await tx.execute(INSERT_NETWORKS, *columns)
+    """Insert new networks."""
+    await tx.execute(INSERT_NETWORKS, msgspec.json.encode(networks).decode())
 
 
 UPDATE_NETWORK = """
@@ -125,7 +115,7 @@ WHERE id = $1
 
 
 async def update_network(tx: Connection, network: Network) -> None:
-    """What a client may change; the network is locked."""
+    """Write what a client may change; the network is locked."""
     await tx.execute(
         UPDATE_NETWORK, network.id, network.name, network.description, network.admin_state_up, network.shared,
         network.external, network.mtu,
@@ -164,7 +154,7 @@ DELETE FROM network.network WHERE id = $1
 
 
 async def delete_network(tx: Connection, network_id: str) -> None:
-    """The network itself; what belongs to it must be gone."""
+    """Delete the network itself; what belongs to it must be gone."""
     await tx.execute(DELETE_NETWORK, network_id)
 
 
@@ -176,21 +166,19 @@ WHERE network_id = ANY($1::uuid[]) ORDER BY network_id, created_at, id
 
 
 async def list_links(tx: Connection, network_ids: Sequence[str]) -> dict[str, list[Link]]:
-    """Network id -> what carries its segments, in their order."""
-    found: dict[str, list[Link]] = {}
+    """Return network id -> what carries its segments, in their order."""
+    links_by_network: dict[str, list[Link]] = {}
     for row in await tx.fetch(LIST_LINKS, network_ids):
-        found.setdefault(row["network_id"], []).append(_link(row))
-    return found
+        links_by_network.setdefault(row["network_id"], []).append(_link(row))
+    return links_by_network
 
 
-LIST_SEGMENTS = """
+LIST_SEGMENTS = f"""
 -- network.list_segments
-SELECT id, network_id, name, description, network_type, physical_network, segmentation_id, tags, revision, created_at,
-    updated_at
-FROM network.segment
+SELECT {_SEGMENT} FROM network.segment
 WHERE ($1::uuid[] IS NULL OR id = ANY($1)) AND ($2::uuid[] IS NULL OR network_id = ANY($2))
 ORDER BY id
-"""
+"""  # noqa: S608 - names of fields
 
 
 async def list_segments(
@@ -217,38 +205,29 @@ FROM network.segment g JOIN unnest($1::text[], $2::text[], $3::integer[]) AS w (
 """
 
 
-async def lock_links(tx: Connection, wanted: Sequence[Link]) -> list[tuple[Link, str]]:
-    """Those of the links that segments have, each with its network; until the transaction ends, no segment comes.
+async def lock_links(tx: Connection, links: Sequence[Link]) -> list[tuple[Link, str]]:
+    """Return those of the links that segments have, each with its network; no segment comes meanwhile.
 
     Whoever calls this holds the networks' locks already.
     """
     await tx.execute(LOCK_LINKS)
     columns = [
-        [link.network_type for link in wanted], [link.physical_network for link in wanted],
-        [link.segmentation_id for link in wanted],
+        [link.network_type for link in links], [link.physical_network for link in links],
+        [link.segmentation_id for link in links],
     ]  # fmt: skip
     return [(_link(row), row["network_id"]) for row in await tx.fetch(LIST_LINKS_TAKEN, *columns)]
 
 
-INSERT_SEGMENTS = """
+INSERT_SEGMENTS = f"""
 -- network.insert_segments
-INSERT INTO network.segment
-    (id, network_id, name, description, network_type, physical_network, segmentation_id, created_at, updated_at)
-SELECT id, network_id, name, description, network_type, physical_network, segmentation_id, made_at, made_at
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::timestamptz[])
-    AS s (id, network_id, name, description, network_type, physical_network, segmentation_id, made_at)
-"""
+INSERT INTO network.segment ({_SEGMENT})
+SELECT {_SEGMENT} FROM json_populate_recordset(NULL::network.segment, $1)
+"""  # noqa: S608 - names of fields
 
 
 async def insert_segments(tx: Connection, segments: Sequence[Segment]) -> None:
-    """New segments, at the end of their networks' in this order."""
-    columns = [
-        [item.id for item in segments], [item.network_id for item in segments], [item.name for item in segments],
-        [item.description for item in segments], [item.network_type for item in segments],
-        [item.physical_network for item in segments], [item.segmentation_id for item in segments],
-        [item.created_at for item in segments],
-    ]  # fmt: skip
-    await tx.execute(INSERT_SEGMENTS, *columns)
+    """Insert new segments, at the end of their networks' in the order of their times."""
+    await tx.execute(INSERT_SEGMENTS, msgspec.json.encode(segments).decode())
 
 
 UPDATE_SEGMENT = """
@@ -258,7 +237,7 @@ UPDATE network.segment SET name = $2, description = $3, revision = revision + 1,
 
 
 async def update_segment(tx: Connection, segment: Segment) -> None:
-    """What a client may change; its network is locked."""
+    """Write what a client may change; the segment's network is locked."""
     await tx.execute(UPDATE_SEGMENT, segment.id, segment.name, segment.description)
 
 
@@ -269,7 +248,7 @@ DELETE FROM network.segment WHERE id = ANY($1::uuid[])
 
 
 async def delete_segments(tx: Connection, ids: Sequence[str]) -> None:
-    """Segments without subnets."""
+    """Delete segments without subnets."""
     await tx.execute(DELETE_SEGMENTS, ids)
 
 
@@ -280,7 +259,7 @@ SELECT name, physical_networks, cell FROM network.host WHERE $1::text[] IS NULL 
 
 
 async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list[Host]:
-    """Hosts by name, or all of them."""
+    """Return hosts by name, or all of them."""
     rows = await tx.fetch(LIST_HOSTS, names)
     return [Host(row["name"], frozenset(row["physical_networks"]), row["cell"]) for row in rows]
 
@@ -312,7 +291,7 @@ WHERE (network.host.physical_networks, network.host.cell) <> (excluded.physical_
 async def set_hosts(
     tx: Connection, names: Sequence[str], physical_networks: Sequence[str], cells: Sequence[str]
 ) -> None:
-    """What the hosts reach, and their cells; physical_networks: for each host, a JSON array of names."""
+    """Write what the hosts reach, and their cells; physical_networks: for each host, a JSON array of names."""
     await tx.execute(SET_HOSTS, names, physical_networks, cells)
 
 

@@ -19,11 +19,7 @@ from roost.network.model.ports import (
 from roost.network.store import addresses, lists
 from roost.platform.database import Connection
 
-_COLUMNS = (
-    *("id", "network_id", "project_id", "name", "description", "mac_address", "admin_state_up", "device_id"),
-    *("device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type", "made_for"),
-    *("reserved_from", "tags", "revision", "created_at", "updated_at", "nic_tag"),
-)
+_COLUMNS = [name for name in Port.__struct_fields__ if name != "addresses"]
 _PORT = ", ".join(_COLUMNS)
 # In one statement, so that every reader sees ports and addresses as of one instant.
 _ADDRESSES = f"""coalesce(
@@ -33,11 +29,11 @@ _ADDRESSES = f"""coalesce(
 LOCK_PORTS = f"""
 -- network.lock_ports
 SELECT {_PORT} FROM network.port WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
-"""  # noqa: S608 - only column names of this file
+"""  # noqa: S608 - names of fields
 
 
 async def lock_ports(tx: Connection, ids: Sequence[str]) -> dict[str, Port]:
-    """Those of the ports that exist, with their addresses, by id."""
+    """Lock those of the ports that exist; return them with their addresses, by id."""
     return await _with_addresses(tx, await tx.fetch(LOCK_PORTS, ids))
 
 
@@ -46,11 +42,11 @@ LOCK_SERVER_PORTS = f"""
 SELECT {_PORT} FROM network.port
 WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
 ORDER BY id FOR NO KEY UPDATE
-"""  # noqa: S608 - only column names of this file
+"""  # noqa: S608 - names of fields
 
 
 async def lock_server_ports(tx: Connection, ids: Sequence[str], server_ids: Sequence[str]) -> dict[str, Port]:
-    """The ports with these ids and all that belong to these servers."""
+    """Lock the ports with these ids and all that belong to these servers; return them by id."""
     return await _with_addresses(tx, await tx.fetch(LOCK_SERVER_PORTS, ids, server_ids))
 
 
@@ -62,19 +58,22 @@ WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($3::text[] IS NULL OR device_id = ANY($3))
     AND ($4 OR nic_tag IS NULL)
 ORDER BY id
-"""  # noqa: S608 - only column names of this file
+"""  # noqa: S608 - names of fields
 
 
-async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
-    """Ports with their addresses, by id."""
-    rows = await tx.fetch(LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.hidden)
+async def list_ports(tx: Connection, chosen: PortFilter) -> list[Port]:
+    """Return ports with their addresses, by id."""
+    rows = await tx.fetch(LIST_PORTS, chosen.ids, chosen.network_ids, chosen.device_ids, chosen.hidden)
     return [_port(row, _addresses.decode(row["addresses"])) for row in rows]
 
 
 async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
-    """A page of ports as clients ask for it, with their addresses."""
+    """Return a page of ports as clients ask for it, with their addresses."""
     rows = await lists.list_rows_with(tx, "port", query, (*_COLUMNS, _ADDRESSES))
-    return [(row, _port(zip(_COLUMNS, values, strict=True), _addresses.decode(held))) for row, (*values, held) in rows]
+    return [
+        (row, _port(zip(_COLUMNS, values, strict=True), _addresses.decode(addresses_json)))
+        for row, (*values, addresses_json) in rows
+    ]
 
 
 _addresses = msgspec.json.Decoder(tuple[Address, ...])
@@ -93,7 +92,7 @@ RETURNING id
 
 
 async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str], origin: PortOrigin) -> set[str]:
-    """Ports that Roost makes; those whose id or MAC address exists are left out. Returns the ids of those made."""
+    """Insert ports that Roost makes; return the ids of the new ones. One whose id or MAC address exists is left out."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], [port.project_id for port in new], list(macs),
         [port.server_id for port in new], [port.device_owner for port in new], [port.nic_tag for port in new],
@@ -112,7 +111,7 @@ WHERE p.id = r.id AND p.device_id = ''
 
 
 async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Users' ports go to servers' builds; the ports are locked and belong to nobody.
+    """Give users' ports to servers' builds; the ports are locked and belong to nobody.
 
     One that Roost made for another server, and that a client took from it, is the user's own from now on. One that came
     bound is on no host until the build binds it: so a bound one is a port with which its server came to run.
@@ -140,7 +139,7 @@ RETURNING p.id, p.revision
 
 
 async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
-    """Ports on hosts, or off them (None); an inactive binding there is the active one now. Port id -> revision."""
+    """Bind ports to hosts, or unbind them (None); return port id -> revision. An inactive binding there goes."""
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
@@ -195,7 +194,7 @@ DELETE FROM network.port WHERE id = ANY($1::uuid[])
 
 
 async def delete(tx: Connection, ids: Sequence[str]) -> None:
-    """Ports without addresses."""
+    """Delete ports without addresses."""
     await tx.execute(DELETE_PORTS, ids)
 
 
@@ -206,7 +205,7 @@ SELECT id FROM network.port WHERE network_id = $1 AND ($2::uuid IS NULL OR id > 
 
 
 async def list_network_ports(tx: Connection, network_id: str, *, after: str, limit: int) -> list[str]:
-    """Ids of the network's ports above `after` ("" for the first), in order."""
+    """Return the ids of the network's ports above `after` ("" for the first), in order."""
     return [row["id"] for row in await tx.fetch(LIST_NETWORK_PORTS, network_id, after or None, limit)]
 
 
@@ -231,42 +230,26 @@ FROM (
 
 
 async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
-    """The servers' builds hold the ports with which they run no longer; those reserved since are the audit's."""
+    """End the builds' hold on the ports with which servers run; those reserved since are the audit's."""
     await tx.execute(SETTLE_PORTS, server_ids)
 
 
-INSERT_PORTS = """
+# A profile is JSON in a text there.
+INSERT_PORTS = f"""
 -- network.insert_ports
-INSERT INTO network.port
-    (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, tags, created_at, updated_at)
-SELECT id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for,
-    ARRAY(SELECT jsonb_array_elements_text(tags)), created_at, created_at
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::text[],
-    $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::text[], $15::uuid[], $16::jsonb[],
-    $17::timestamptz[])
-    AS p (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, tags, created_at)
+INSERT INTO network.port ({_PORT})
+SELECT {_PORT.replace("binding_profile", "(binding_profile #>> '{}')::jsonb")}
+FROM json_populate_recordset(NULL::network.port, $1)
 ON CONFLICT DO NOTHING
 RETURNING id
-"""
+"""  # noqa: S608 - names of fields
 
 
 async def insert_all(tx: Connection, new: Sequence[Port]) -> set[str]:
-    """Users' ports; returns the ids of those made: a MAC address may be taken in its network."""
+    """Insert users' ports; return the ids of those that are new: a MAC address may be taken in its network."""
     if not new:
         return set()
-    columns = [
-        [getattr(port, name) for port in new]
-        for name in (
-            "id", "network_id", "project_id", "name", "description", "mac_address", "admin_state_up", "device_id",
-            "device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type", "made_for",
-        )
-    ]  # fmt: skip
-    tags = [msgspec.json.encode(port.tags).decode() for port in new]
-    rows = await tx.fetch(INSERT_PORTS, *columns, tags, [port.created_at for port in new])
-    return {row["id"] for row in rows}
+    return {row["id"] for row in await tx.fetch(INSERT_PORTS, msgspec.json.encode(new).decode())}
 
 
 UPDATE_PORT = """
@@ -280,7 +263,7 @@ WHERE id = $1
 
 
 async def update(tx: Connection, port: Port) -> None:
-    """What a client may change; the port is locked."""
+    """Write what a client may change; the port is locked."""
     await tx.execute(
         UPDATE_PORT, port.id, port.name, port.description, port.admin_state_up, port.device_id, port.device_owner,
         port.host, port.vnic_type, port.binding_profile, port.vif_type, port.mac_address, port.made_for,
@@ -294,7 +277,7 @@ SELECT count(*) FROM network.port WHERE network_id = $1
 
 
 async def count(tx: Connection, network_id: str) -> int:
-    """How many ports the network has."""
+    """Return how many ports the network has."""
     return int(await tx.fetchval(COUNT_PORTS, network_id))
 
 
@@ -305,7 +288,7 @@ SELECT DISTINCT project_id FROM network.port WHERE network_id = $1 AND nic_tag I
 
 
 async def list_projects(tx: Connection, network_id: str) -> set[str]:
-    """Whose ports the network has; those of flat networks are servers'."""
+    """Return the projects whose ports the network has; those of flat networks are servers'."""
     return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
 
 
@@ -316,12 +299,12 @@ async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port
     return {row["id"]: _port(row, tuple(by_port.get(row["id"], ()))) for row in rows}
 
 
-def _port(row: Any, held: tuple[Address, ...]) -> Port:
+def _port(row: Any, addresses_of_port: tuple[Address, ...]) -> Port:
     fields = dict(row)
     if fields["reserved_from"] is not None:
         fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
     fields["tags"] = tuple(fields["tags"])
-    return Port(**{**fields, "addresses": held})
+    return Port(**{**fields, "addresses": addresses_of_port})
 
 
 def _encode(origin: PortOrigin) -> str:

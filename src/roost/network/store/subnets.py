@@ -11,18 +11,18 @@ from roost.network.rules import addressing
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
-LIST_SUBNETS = """
+_SUBNET = [name for name in Subnet.__struct_fields__ if name != "pools"]
+
+LIST_SUBNETS = f"""
 -- network.list_subnets
-SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.ip_version, s.cidr, s.gateway_ip,
-    s.enable_dhcp, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
-    s.tags, s.revision, s.created_at, s.updated_at, s.cell,
+SELECT {", ".join(f"s.{name}" for name in _SUBNET)},
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
     ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
     AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
 ORDER BY s.id
-"""
+"""  # noqa: S608 - names of fields
 
 
 async def list_subnets(
@@ -36,14 +36,11 @@ async def list_subnets(
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
-INSERT_SUBNET = """
+INSERT_SUBNET = f"""
 -- network.insert_subnet
-INSERT INTO network.subnet
-    (id, network_id, segment_id, name, description, project_id, ip_version, cidr, gateway_ip, enable_dhcp,
-    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, cell, spreading,
-    created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $19)
-"""
+INSERT INTO network.subnet ({", ".join(_SUBNET)}, spreading)
+SELECT {", ".join(_SUBNET)}, $2::boolean FROM json_populate_record(NULL::network.subnet, $1)
+"""  # noqa: S608 - names of fields
 
 INSERT_POOLS = """
 -- network.insert_pools
@@ -57,13 +54,8 @@ SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last
 
 
 async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = False) -> None:
-    """A new subnet; all of its pools are free. spreading: ports that are there are still to get addresses of it."""
-    await tx.execute(
-        INSERT_SUBNET, subnet.id, subnet.network_id, subnet.segment_id, subnet.name, subnet.description,
-        subnet.project_id, subnet.ip_version, subnet.cidr, subnet.gateway_ip, subnet.enable_dhcp,
-        subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.ipv6_ra_mode,
-        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.cell, spreading, subnet.created_at,
-    )  # fmt: skip
+    """Insert a subnet; all of its pools are free. spreading: ports that are there are still to get addresses of it."""
+    await tx.execute(INSERT_SUBNET, msgspec.json.encode(subnet).decode(), spreading)
     firsts = [addressing.show(pool.first) for pool in subnet.pools]
     await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
 
@@ -75,7 +67,7 @@ SELECT id FROM network.subnet WHERE spreading ORDER BY id
 
 
 async def list_spreading(tx: Connection) -> list[Subnet]:
-    """Subnets of which ports that were there before are still to get addresses."""
+    """Return subnets of which ports that were there before are still to get addresses."""
     ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
     return await list_subnets(tx, ids) if ids else []
 
@@ -87,7 +79,7 @@ UPDATE network.subnet SET spreading = false WHERE id = $1
 
 
 async def finish_spreading(tx: Connection, subnet_id: str) -> None:
-    """All of them have."""
+    """Write that all ports have an address of the subnet."""
     await tx.execute(FINISH_SPREADING, subnet_id)
 
 
@@ -213,7 +205,7 @@ DELETE FROM network.subnet WHERE id = ANY($1::uuid[])
 
 
 async def delete_subnets(tx: Connection, ids: Sequence[str]) -> None:
-    """The locked subnets with their pools; no port may have an address in them."""
+    """Delete the locked subnets with their pools; no port may have an address in them."""
     await tx.execute(DELETE_SUBNETS, ids)
 
 
@@ -226,11 +218,11 @@ ORDER BY subnet_id, first_address
 
 async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, list[AddressRange]]:
     """Return subnet id -> its pools in order; a subnet without any is left out."""
-    found: dict[str, list[AddressRange]] = {}
+    pools_by_subnet: dict[str, list[AddressRange]] = {}
     for row in await tx.fetch(LIST_POOLS, subnet_ids):
         pool = AddressRange(addressing.parse(row["first_address"]), addressing.parse(row["last_address"]))
-        found.setdefault(row["subnet_id"], []).append(pool)
-    return found
+        pools_by_subnet.setdefault(row["subnet_id"], []).append(pool)
+    return pools_by_subnet
 
 
 LIST_SOURCES = """
@@ -281,7 +273,7 @@ async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = N
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
-    """What stands behind these providers, or behind all; those with nothing behind them are left out."""
+    """Return what stands behind these providers, or behind all; those with nothing behind them are left out."""
     rows = await tx.fetch(LIST_SOURCES, provider_uuids)
     subnets: dict[str, tuple[Subnet, ...]] = {}
     for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
@@ -316,7 +308,7 @@ class Provider(Struct, frozen=True):
 
 
 async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
-    """Those of the providers that there are, by UUID."""
+    """Return those of the providers that there are, by UUID."""
     return {row["id"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
 
 
@@ -329,7 +321,7 @@ GROUP BY n.physical_network
 
 
 async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
-    """Physical network, None for every host -> the networks with subnets that belong to no segment."""
+    """Return physical network, None for every host -> the networks with subnets that belong to no segment."""
     return {row["physical_network"]: row["ids"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)}
 
 

@@ -34,11 +34,11 @@ WHERE id = $1
 
 
 async def lock_tags(tx: Connection, kind: Kind, resource_id: str) -> tuple[str, ...] | None:
-    """Lock a resource and return its tags; None when it does not exist."""
+    """Lock and return the tags of a resource; None when there is none."""
     tags = await tx.fetchval(LOCK_TAGS[kind], resource_id)
     return None if tags is None else tuple(tags)
 
 
 async def update_tags(tx: Connection, kind: Kind, resource_id: str, tags: Sequence[str]) -> None:
-    """Set the tags of a resource, which is locked."""
+    """Write the tags of a locked resource."""
     await tx.execute(UPDATE_TAGS[kind], resource_id, tags)

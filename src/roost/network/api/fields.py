@@ -1,0 +1,86 @@
+"""The types of attributes, which say in the OpenAPI document what is checked later too, and structs that share fields.
+
+A body is decoded by its types, whose refusals name a type. What is read later (ids, addresses, what is not served) is
+refused in the API's own words: of that a type says only what the document has. What depends on other attributes, or on
+what there is, is not said.
+"""
+
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import fields as struct_fields
+
+from roost.network.rules.links import NETWORK_TYPES
+from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
+
+S = TypeVar("S", bound=Struct)
+
+ITEMS_MAX = 1000
+"""How many an attribute lists: more than any may have, so that what there may be of it says how many are too many."""
+Items = Meta(max_length=ITEMS_MAX)
+
+
+def described(**schema: Any) -> Meta:
+    """Return what the schema of a type says over what it says by itself; openapi.py folds it in."""
+    return Meta(extra_json_schema={"allOf": [schema]})
+
+
+Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
+Uuid = Annotated[str, described(format="uuid")]
+Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+IpAddress = Annotated[str, described(anyOf=[{"format": "ipv4"}, {"format": "ipv6"}])]
+Cidr = Annotated[str, described(pattern="^[0-9A-Fa-f:.]{2,45}/[0-9]{1,3}$")]
+MacAddress = Annotated[Text, described(pattern="^([0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5})?$")]
+NetworkType = Annotated[Text, described(enum=[*NETWORK_TYPES])]
+SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]
+"""A number, or its digits, as `openstack network create` sends it."""
+Tag = Annotated[str, described(minLength=1, maxLength=TAG_LENGTH_MAX, pattern="^[^\x00]+$")]
+Tags = Annotated[list[Tag], Meta(max_length=TAGS_MAX), described(uniqueItems=True)]
+
+# What Roost has no use for: passed over as it is read, whatever it is made of; the values that ask for nothing.
+NoFlag = Annotated[Raw, described(enum=[False, None])] | UnsetType
+NoText = Annotated[Raw, described(enum=["", None])] | UnsetType
+NoList = Annotated[Raw, described(enum=[[], None])] | UnsetType
+NoObject = Annotated[Raw, described(enum=[None, {}])] | UnsetType
+NoMaximum = Annotated[Raw, described(enum=[-1, None])] | UnsetType
+Nothing = Annotated[Raw, described(enum=[None])] | UnsetType
+
+
+@cache
+def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
+    """Return the attributes that are not served: field -> (name that clients use, the values that ask for nothing)."""
+    return {
+        item.name: (item.encode_name, part.__metadata__[0].extra_json_schema["allOf"][0]["enum"])
+        for item in struct_fields(kind)
+        for part in get_args(item.type)
+        if get_origin(part) is Annotated and get_args(part)[0] is Raw
+    }
+
+
+def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
+    """Return a struct with what it shares by name with another, and what is computed; UNSET counts as left out.
+
+    A field that both have, and that is not computed, must be of one type in both.
+    """
+    names = _shared(kind, type(item), frozenset(computed))
+    copied = {name: value for name in names if (value := getattr(item, name)) is not UNSET}
+    return kind(**copied, **computed)
+
+
+@cache
+def _shared(kind: type[Struct], source: type[Struct], computed: frozenset[str]) -> tuple[str, ...]:
+    types, source_types = get_type_hints(kind), get_type_hints(source)
+    names = tuple(name for name in source_types if name in types and name not in computed)
+    for name in names:
+        allowed, possible = _alternatives(types[name]), _alternatives(source_types[name])
+        assert possible <= allowed, f"{kind.__name__}.{name} is {types[name]}, {source.__name__}'s {source_types[name]}"
+    return names
+
+
+def _alternatives(kind: Any) -> set[Any]:
+    """Return the types that a union allows, without UnsetType; of a literal those of its values."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    literals = {type(value) for part in parts if get_origin(part) is Literal for value in get_args(part)}
+    return {part for part in parts if get_origin(part) is not Literal} - {UnsetType} | literals
