@@ -51,6 +51,14 @@ ROOMS = {
     "migrations": "migration",
 }
 """A file or folder of a service's wing -> its room."""
+OLD_AGENTS = "old_agents"
+"""Files and folders of this name serve agents below service version 3, in rooms of their own."""
+IN_A_SERVICE = rf"roost\.\w+\.({OLD_AGENTS}\.)?"
+KNOW_OLD_AGENTS = {
+    *("cli/serving/cloud_wiring.py", "cli/managing/upgrade_check.py"),
+    *("cli/agent_command.py", "agent/agent.py"),
+}
+"""What wires them, in services and in agents; release 2.0 takes these lines out, and deletes the rest."""
 
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
@@ -59,8 +67,8 @@ WINGS: dict[str, tuple[str, ...]] = {
     "network": ("network", "seams"),
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),
-    "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model"),
-    "agent": ("agent", "seams.agent"),
+    "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model", "compute.old_agents.service"),
+    "agent": ("agent", "seams.agent", "seams.old_agents"),
     "clients": ("clients", "seams", *SERVICES),
     "cli": ("",),
 }
@@ -110,7 +118,7 @@ class Module:
         if self.path.endswith("__init__.py"):
             return ""
         if self.wing in SERVICES:
-            return ROOMS.get(self.path.split("/")[1], "")
+            return ROOMS.get(self.path.replace(f"/{OLD_AGENTS}/", "/").split("/")[1], "")
         return "rule" if self.wing == "scheduling" else ""
 
     def imports(self) -> Iterator[tuple[str, int]]:
@@ -199,11 +207,11 @@ def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
         for imported, line in module.imports():
             if imported not in HARMLESS and any(_within(imported, name) for name in forbidden):
                 yield module, line, f"a {module.room} file may not import {imported}"
-            if module.room in ("rule", "model") and re.match(r"roost\.\w+\.(store|service|api)\b", imported):
+            if module.room in ("rule", "model") and re.match(rf"{IN_A_SERVICE}(store|service|api)\b", imported):
                 yield module, line, f"a {module.room} file may not import {imported}"
-            if module.room == "api" and re.match(r"roost\.\w+\.store\b", imported):
+            if module.room == "api" and re.match(rf"{IN_A_SERVICE}store\b", imported):
                 yield module, line, f"an api file calls its service, not {imported}"
-            if module.room == "store" and re.match(r"roost\.\w+\.(service|api)\b", imported):
+            if module.room == "store" and re.match(rf"{IN_A_SERVICE}(service|api)\b", imported):
                 yield module, line, f"a store file may not import {imported}"
 
 
@@ -292,6 +300,14 @@ def wings_import_what_they_may(house: House) -> Iterator[Breach]:
                 yield module, line, f"{module.wing} may not import {imported}"
 
 
+def only_the_wiring_knows_old_agents(house: House) -> Iterator[Breach]:
+    for module in house:
+        is_of_them = OLD_AGENTS in module.name.split(".")
+        for imported, line in module.imports() if not is_of_them and module.path not in KNOW_OLD_AGENTS else ():
+            if imported.startswith("roost.") and OLD_AGENTS in imported.split("."):
+                yield module, line, f"only what wires old agents imports {imported}"
+
+
 def platform_names_no_wing(house: House) -> Iterator[Breach]:
     for module in house:
         for node in ast.walk(module.tree) if module.wing == "platform" else ():
@@ -376,6 +392,7 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     sql_lives_in_constants_of_stores,
     transactions_belong_to_services,
     wings_import_what_they_may,
+    only_the_wiring_knows_old_agents,
     platform_names_no_wing,
     seams_are_small_and_name_their_remote_calls,
     imports_make_no_circle,
@@ -484,6 +501,16 @@ PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Re
         ),
         (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
         (wings_import_what_they_may, {"agent/a.py": "from roost.seams import network\n"}, "agent may not import"),
+        (
+            only_the_wiring_knows_old_agents,
+            {"conductor/a.py": "from roost.compute.old_agents.service import ports\n"},
+            "only what wires old agents imports roost.compute.old_agents.service.ports",
+        ),
+        (
+            rooms_import_what_they_may,
+            {"compute/old_agents/rules/a.py": "from roost.compute.old_agents.store import b\n"},
+            "a rule file may not",
+        ),
         (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
         (

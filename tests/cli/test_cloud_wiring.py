@@ -46,3 +46,24 @@ async def test_the_image_service_is_the_one_that_is_named_until_the_process_ends
         await parts.close()
         with pytest.raises(RuntimeError, match="Session is closed"):
             await compute.images.find_image(IMAGE, token="t")
+
+
+@pytest.mark.parametrize(
+    ("environment", "wired_for_them"),
+    [
+        pytest.param({}, False, id="by itself"),
+        pytest.param({"ROOST_COMPUTE_SERVICE_VERSION_MIN": "4"}, False, id="only newer agents"),
+        pytest.param({"ROOST_COMPUTE_SERVICE_VERSION_MIN": "2"}, True, id="older agents"),
+        pytest.param({"ROOST_NETWORK_URL": "http://127.0.0.1:9"}, True, id="conductors that may lose credentials"),
+    ],
+)
+async def test_agents_make_and_bind_ports_only_where_some_may_have_to(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], wired_for_them: bool
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    parts, compute = wired()
+    assert parts.cloud is not None
+    assert (parts.cloud.conductor.old_agents is not None) is wired_for_them
+    assert (compute.with_ports_going is not None) is wired_for_them
+    await parts.close()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from roost.cli.manage import app
 from roost.cli.managing.check_report import FAILURE, READY, WARNING
+from roost.cli.managing.old_agents import AgentFacts
 from roost.cli.managing.upgrade_check import Facts, list_checks
 from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
@@ -30,8 +31,9 @@ NAMES = [
 
 
 def facts(**more: Any) -> Facts:
+    agents = AgentFacts(hosts_by_version=more.pop("hosts_by_version", {4: 60}), hosts_below=more.pop("hosts_below", {}))
     values: dict[str, Any] = {
-        "hosts_by_version": {4: 60}, "hosts_below": {}, "conductors": (CONDUCTOR,), "silent_cells": {},
+        "agents": agents, "conductors": (CONDUCTOR,), "silent_cells": {},
         "info_differs": 0, "settings": NetworkSettings(), "hosts_closed": (), "version_min": 3,
     }  # fmt: skip
     return Facts(**values | more)

@@ -27,7 +27,7 @@ from tests.network.conftest import MemberCompute
 from tests.ports import free_port
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.ports import AgentPorts
+from roost.agent.old_agents import AgentPorts
 from roost.cli.network_access import (
     CredentialsMissing,
     conductor_network_api,
@@ -37,6 +37,7 @@ from roost.cli.network_access import (
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.clients.network_api import NetworkApi
+from roost.clients.old_agents import AgentNetworkApi
 from roost.conductor.credentials import CredentialsWatch
 from roost.network.api import routes
 from roost.network.model.networks import Network
@@ -49,8 +50,9 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import BadRequest
 from roost.platform.mounts import mount
-from roost.seams.agent import GuestOrder, NetworkAway, NetworkRefused, PortWanted
+from roost.seams.agent import GuestOrder, NetworkAway, NetworkRefused
 from roost.seams.compute import ServerPort, ServerState
+from roost.seams.old_agents import PortWanted
 
 SERVER = "5e000000-0000-4000-8000-000000000001"
 PORT_ID = str(uuid.uuid5(uuid.UUID(SERVER), "0"))
@@ -158,8 +160,8 @@ async def ports_of(cloud: Cloud) -> dict[str, Port]:
 async def test_a_port_that_is_asked_for_twice_is_made_once_with_the_id_of_its_nic(
     cloud: Cloud, network: Network, api: NetworkApi
 ) -> None:
-    first = await api.take_port(wanted(network))
-    again = await asyncio.gather(*(api.take_port(wanted(network)) for _ in range(4)))
+    first = await AgentNetworkApi(api).take_port(wanted(network))
+    again = await asyncio.gather(*(AgentNetworkApi(api).take_port(wanted(network)) for _ in range(4)))
     assert {answer.id for answer in again} == {first.id} == {PORT_ID}
     (port,) = (await ports_of(cloud)).values()
     assert (port.host, port.made_for, port.device_id, len(port.addresses)) == ("r1-h1", SERVER, SERVER, 1)
@@ -171,7 +173,7 @@ async def test_no_port_is_made_for_a_server_that_is_gone(cloud: Cloud, network: 
     assert isinstance(compute, MemberCompute)
     compute.existing.clear()
     with pytest.raises(NetworkRefused, match="no port is made for it"):
-        await api.take_port(wanted(network))
+        await AgentNetworkApi(api).take_port(wanted(network))
     answers = iter([{SERVER: ServerState(claiming=True, unfinished=True)}, {}])
 
     async def going(_server_ids: Sequence[str]) -> dict[str, ServerState]:
@@ -179,7 +181,7 @@ async def test_no_port_is_made_for_a_server_that_is_gone(cloud: Cloud, network: 
 
     compute.get_server_states = going  # type: ignore[method-assign]
     with pytest.raises(NetworkRefused, match="no port is made for it"):
-        await api.take_port(wanted(network))
+        await AgentNetworkApi(api).take_port(wanted(network))
     assert await ports_of(cloud) == {}
     await assert_books_agree(cloud.networks.database)
 
@@ -188,9 +190,9 @@ async def test_a_host_that_reaches_no_segment_is_refused_and_nothing_is_claimed(
     cloud: Cloud, network: Network, api: NetworkApi
 ) -> None:
     with pytest.raises(NetworkRefused, match="r2-h1"):
-        await api.take_port(wanted(network, host="r2-h1"))
+        await AgentNetworkApi(api).take_port(wanted(network, host="r2-h1"))
     assert all(port.host is None and not port.addresses for port in (await ports_of(cloud)).values())
-    taken = await api.take_port(wanted(network))
+    taken = await AgentNetworkApi(api).take_port(wanted(network))
     assert len(taken.addresses) == 1
 
 
@@ -207,19 +209,19 @@ async def test_what_an_agent_says_wrong_is_named(
     network: Network, api: NetworkApi, body: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(NetworkRefused, match=says) as refused:
-        await api._call("POST", "/ports", {"port": {"network_id": network.id, **body}})
+        await api.call("POST", "/ports", {"port": {"network_id": network.id, **body}})
     assert refused.value.status == 400
 
 
 async def test_a_port_is_bound_only_as_it_was_when_the_order_was_made(
     cloud: Cloud, network: Network, api: NetworkApi
 ) -> None:
-    taken = await api.take_port(wanted(network))
+    taken = await AgentNetworkApi(api).take_port(wanted(network))
     revision = (await ports_of(cloud))[taken.id].revision
-    moved = await api.take_port(wanted(network, port_id=taken.id, host="r1-h2", revision=revision))
+    moved = await AgentNetworkApi(api).take_port(wanted(network, port_id=taken.id, host="r1-h2", revision=revision))
     assert moved.addresses == taken.addresses
     with pytest.raises(NetworkRefused, match="revision"):
-        await api.take_port(wanted(network, port_id=taken.id, host="r1-h1", revision=revision))
+        await AgentNetworkApi(api).take_port(wanted(network, port_id=taken.id, host="r1-h1", revision=revision))
     assert (await ports_of(cloud))[taken.id].host == "r1-h2"
 
 
@@ -228,7 +230,7 @@ async def test_agents_take_what_is_missing_and_leave_what_is_bound(
 ) -> None:
     users = await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
     own = nic(network, tag="1", port_id=users.id, preserve_on_delete=True, binding="unbound", revision=users.revision)
-    ports = AgentPorts(api, service_version=1)
+    ports = AgentPorts(AgentNetworkApi(api), service_version=1)
     taken = await ports.take(order_of(nic(network), own))
     assert [(port.port_id, port.binding, len(port.addresses)) for port in taken.ports] == [
         (PORT_ID, "bound", 1),
@@ -245,7 +247,7 @@ async def test_only_agents_of_version_1_delete_ports_and_never_a_users(
 ) -> None:
     users = await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
     own = nic(network, tag="1", port_id=users.id, preserve_on_delete=True, binding="unbound", revision=users.revision)
-    ports = AgentPorts(api, service_version=version)
+    ports = AgentPorts(AgentNetworkApi(api), service_version=version)
     taken = await ports.take(order_of(nic(network), own))
     async with cloud.networks.database.connection() as connection:  # the build has come to its end
         await connection.execute("UPDATE network.port SET reserved_from = NULL")
@@ -266,7 +268,7 @@ async def test_a_launch_waits_for_a_network_service_that_is_away(
     cloud: Cloud, network: Network, listener: Listener, api: NetworkApi
 ) -> None:
     await listener.stop()
-    taking = asyncio.create_task(AgentPorts(api, service_version=1).take(order_of(nic(network))))
+    taking = asyncio.create_task(AgentPorts(AgentNetworkApi(api), service_version=1).take(order_of(nic(network))))
     with pytest.raises(NetworkAway):
         await api.check()
     assert not taking.done()
@@ -278,7 +280,7 @@ async def test_a_launch_waits_for_a_network_service_that_is_away(
 async def test_a_call_under_way_ends_before_a_launch_is_given_up(
     cloud: Cloud, network: Network, listener: Listener, api: NetworkApi
 ) -> None:
-    taking = asyncio.create_task(AgentPorts(api, service_version=1).take(order_of(nic(network))))
+    taking = asyncio.create_task(AgentPorts(AgentNetworkApi(api), service_version=1).take(order_of(nic(network))))
     await until_true(lambda: bool(listener.asked))
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from roost.compute.model.cloud import Flavor, Host
 from roost.compute.model.server import ActionFilter, Server, ServerAction, ServerFault
 from roost.compute.model.work import ServerContext, Stage
+from roost.compute.old_agents.rules.orders import LATE
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
     ActionRule,
@@ -21,7 +22,6 @@ from roost.compute.rules.actions import (
     not_ready_sentence,
     state_sentence,
 )
-from roost.compute.rules.orders import LATE
 from roost.compute.rules.server_attributes import find_tag_problem
 from roost.seams.compute import RequestSpec
 from roost.seams.network import UnreachedPort
@@ -287,3 +287,12 @@ def test_an_evacuation_looks_at_the_host_and_not_at_what_it_was_asked_for(task_s
     at_it = replace(SERVER, task_state=task_state)
     assert find_refusal(rules.EVACUATE, at_it, RUNNING, is_admin=False) is None
     assert find_refusal(rules.EVACUATE, replace(SERVER, task_state="deleting"), RUNNING, is_admin=True)
+
+
+def test_a_wait_for_a_cell_names_it_with_what_to_do() -> None:
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    event = rules.wait_for_cell("cell2", since)
+    assert (event.started_at, event.finished_at, event.result) == (since, None, None)
+    assert event.details == (
+        "no conductor of cell cell2 is there; one is started by `roost serve conductor --cell cell2`"
+    )

@@ -10,6 +10,8 @@ from roost.compute.model.agents import AgentClash
 from roost.compute.model.cloud import Host
 from roost.compute.model.server import QuietServer
 from roost.compute.model.work import EARLY, BuildOrder
+from roost.compute.old_agents.rules.orders import EARLY_CREATE, LATE
+from roost.compute.old_agents.rules.orders import FLAT as FLAT_ORDER
 from roost.compute.rules.drift import (
     AGENT_TWICE,
     HOST_WRONG,
@@ -23,8 +25,6 @@ from roost.compute.rules.drift import (
     network_information,
     own_ports,
 )
-from roost.compute.rules.orders import EARLY_CREATE, LATE
-from roost.compute.rules.orders import FLAT as FLAT_ORDER
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import AttachedPort, HostReach, Nic
 from roost.seams.placement import DISABLED, Inventory, ProviderState

@@ -5,8 +5,9 @@ import structlog
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT
 
+from roost.compute.old_agents.service.orders import count_agent_versions
 from roost.compute.rules.drift import HOST_OLD
-from roost.compute.service import Compute, audit, orders
+from roost.compute.service import Compute, audit
 from roost.compute.service import hosts as service
 from roost.compute.service.leases import LeaseRequest, renew_leases
 from roost.compute.service.silence import SilenceWatch
@@ -46,7 +47,7 @@ async def test_a_new_host_below_the_least_version_is_closed_and_does_not_count(
     for version in (0, 1, 2, 3, 5):
         await register(compute, version, f"v{version}")
     assert await closed(compute) == hosts_closed
-    assert await orders.count_agent_versions(compute) == versions
+    assert await count_agent_versions(compute) == versions
 
 
 async def test_a_disabled_host_has_no_say(compute: Compute) -> None:
@@ -54,7 +55,7 @@ async def test_a_disabled_host_has_no_say(compute: Compute) -> None:
     await register(compute, 1, "v1")
     await register(compute, 5, "v5")
     await service.disable_host(compute, "v1")
-    assert await orders.count_agent_versions(compute) == {5: 1}
+    assert await count_agent_versions(compute) == {5: 1}
 
 
 async def test_a_setting_and_an_agent_that_change_close_and_open_hosts(compute: Compute) -> None:

@@ -10,12 +10,13 @@ from roost.network.service import Networks
 from roost.network.service import ports as port_service
 from roost.network.service.agent_ports import AgentPort, take_port
 from roost.platform.errors import Conflict, NotFound
-from roost.seams.agent import NetworkRefused, PortTaken, PortWanted
+from roost.seams.agent import NetworkRefused
 from roost.seams.network import Nic
+from roost.seams.old_agents import PortTaken, PortWanted
 
 
 class LocalAgentNetwork:
-    """Implements roost.seams.agent.AgentNetwork. deleted, detached: the ports of which that was asked, in order."""
+    """Implements roost.seams.old_agents.AgentNetwork. deleted, detached: the ports that were, in order."""
 
     def __init__(self, networks: Networks) -> None:
         self._networks = networks

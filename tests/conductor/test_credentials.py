@@ -81,6 +81,7 @@ async def test_the_next_servers_are_built_late_once_credentials_are_revoked(data
     network = await world.routed(rack1="10.1.0.0/28")
     service = Service()
     watch = CredentialsWatch(service.check)
+    world.let_in_old_agents()
     world.conductor.credentials = watch.current
     presence = Presence(world.conductor, watch)
     orders = []
@@ -124,6 +125,7 @@ async def test_metrics_say_the_order_the_credentials_and_what_was_begun(
     await world.hosts("r1-h1", reach=["rack1"])
     await world.set_version("r1-h1", version)
     watch = CredentialsWatch(Service(answer).check)
+    world.let_in_old_agents()
     world.conductor.credentials = watch.current
     await watch.look()
     await Presence(world.conductor, watch).beat()

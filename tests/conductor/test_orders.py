@@ -11,7 +11,7 @@ from tests.network.cloud import PROJECT
 from tests.next_call import instead
 
 from roost.compute.model.work import Credentials, MoveKind
-from roost.compute.rules.orders import VERSION_EARLY
+from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry
@@ -214,6 +214,7 @@ async def test_a_named_address_is_had_in_every_order_and_holds_the_server_to_its
 
 
 async def test_without_network_credentials_servers_are_built_late_whatever_the_agents(world: World) -> None:
+    world.let_in_old_agents()
     world.conductor.credentials = lambda: REVOKED
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id)

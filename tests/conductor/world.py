@@ -19,11 +19,12 @@ from tests.next_call import instead
 from tests.placements import ARRANGEMENT, Arrangement, open_placement
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.ports import AgentPorts
+from roost.agent.old_agents import AgentPorts
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.server import NicAsked, Requester, ServerRequest
 from roost.compute.model.work import CHANNELS, MoveKind
+from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service
@@ -35,6 +36,7 @@ from roost.compute.service.moves import MoveRequest
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.work import lease_work
 from roost.compute.settings import ComputeSettings
+from roost.conductor import old_agents
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
@@ -70,9 +72,6 @@ def stages_until(stages: int) -> Iterator[None]:
 
     with patch.object(Lease, "advance", counted), suppress(KilledHere):
         yield
-
-
-EVERY_AGENT = ComputeSettings(service_version_min=1)
 
 
 @dataclass
@@ -114,7 +113,7 @@ class World:
     def wire(cls, ledger: Ledger, placement: AuditedPlacement) -> "World":
         """Wire the services as a process does, on what there is."""
         database, env = ledger.database, ledger.env
-        compute = Compute(database, env, placement, settings=EVERY_AGENT)
+        compute = Compute(database, env, placement, settings=ComputeSettings())
         networks = Networks(database, env, placement, LocalCompute(compute))
         compute.network = LocalNetwork(networks)
         conductor = Conductor(
@@ -159,8 +158,16 @@ class World:
             now = await connection.fetchval("SELECT now()")
         return await SilenceWatch(self.compute, Listening(since=now - timedelta(hours=1), last=now)).look()
 
+    def let_in_old_agents(self) -> None:
+        """Have agents below service version 3 their say, and agents make, bind and delete ports."""
+        if self.conductor.old_agents is None:
+            self.compute.settings = replace(self.compute.settings, service_version_min=1)
+            old_agents.let_in(self.conductor)
+
     async def set_version(self, host: str, version: int) -> None:
         """The agent of this host speaks the contract of that service version from now on."""
+        if version < VERSION_EARLY:
+            self.let_in_old_agents()
         self.versions[host] = version
         agent = replace(AGENT, service_version=version)
         await guests.Polls(self.compute).poll([host], agent=agent, busy=[], wait_s=0)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from roost.agent.ports import AgentPorts
+from roost.agent.old_agents import AgentPorts
 from roost.clients.network_api import REPEATED
 from roost.network.model.ports import PortChanges
 from roost.network.rules.port_bindings import port_id
@@ -11,8 +11,9 @@ from roost.network.service import Networks, ports
 from roost.network.service import agent_ports as port_service
 from roost.network.service.agent_ports import AgentPort
 from roost.platform.errors import RoostError
-from roost.seams.agent import NetworkRefused, PortTaken, PortWanted
+from roost.seams.agent import NetworkRefused
 from roost.seams.network import Nic
+from roost.seams.old_agents import PortTaken, PortWanted
 
 T = TypeVar("T")
 REFUSED_STATUS = 409

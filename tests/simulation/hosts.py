@@ -17,7 +17,7 @@ from tests.simulation.identities import Identities
 from tests.world import GuestUp
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.ports import AgentPorts
+from roost.agent.old_agents import AgentPorts
 from roost.compute.errors import AgentRefused, HostHeld
 from roost.compute.service import Compute, guests
 from roost.network.model.ports import PortFilter

@@ -9,7 +9,7 @@ from tests.simulation.effects import calls_planned
 from tests.simulation.mishaps import Step
 from tests.simulation.story import Story
 
-from roost.agent import ports
+from roost.agent import old_agents
 from roost.compute.service import actions
 
 STEPS = 40
@@ -29,7 +29,7 @@ WEIGHTS: Mapping[Step, float] = {
 
 async def tell(story: Story, steps: int = STEPS) -> None:
     """Go through the story, then let everything rest, and look at what is left."""
-    with calls_planned(), patch.object(actions, "SETTLE_WAIT_S", 0), patch.object(ports, "PAUSE_FIRST_S", 0):
+    with calls_planned(), patch.object(actions, "SETTLE_WAIT_S", 0), patch.object(old_agents, "PAUSE_FIRST_S", 0):
         try:
             for step in (users.boot, users.boot, mishaps.conduct, mishaps.all_hosts, mishaps.conduct):
                 await step(story)

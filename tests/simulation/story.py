@@ -15,6 +15,7 @@ from tests.simulation.hosts import Hosts
 from tests.simulation.naive import PortView, View, expect, expect_port
 
 from roost.compute.model.server import Requester
+from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.service import servers as server_service
 from roost.network.errors import PortChanged
 from roost.platform.database import Database
@@ -158,6 +159,8 @@ class Story:
 
     async def upgrade(self, host: str, version: int) -> None:
         """Have an agent of this service version on a host."""
+        if version < VERSION_EARLY:
+            self.world.let_in_old_agents()
         self.hosts.versions[host] = version
         if host not in self.hosts.cut | self.hosts.off:
             await self.hosts.poll([host])
@@ -170,7 +173,10 @@ class Story:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        had_old_agents = self.world.conductor.old_agents is not None
         self.world = await self.beginning.wire(self.world.database, self.chance)
+        if had_old_agents:
+            self.world.let_in_old_agents()
         self.hosts.compute, self.hosts.networks = self.world.compute, self.world.networks
         self.hosts.late.clear()
 

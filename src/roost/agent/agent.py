@@ -31,14 +31,13 @@ from roost.agent.guest_lists import (
 )
 from roost.agent.identity import check_guests, make_identity
 from roost.agent.lease import Lease, now_s
-from roost.agent.ports import AgentPorts
+from roost.agent.old_agents import AgentPorts
 from roost.agent.predecessor import Predecessor, ServedElsewhere
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 from roost.seams.agent import (
     NICS_UP,
     SERVICE_VERSION,
-    AgentNetwork,
     GuestKey,
     GuestOrder,
     GuestReport,
@@ -56,6 +55,7 @@ from roost.seams.agent import (
     ReportsAnswered,
     ReportsBody,
 )
+from roost.seams.old_agents import AgentNetwork
 
 POLL_WAIT_S = 20.0
 POLL_WAIT_FLEET_S = 5.0

@@ -14,6 +14,7 @@ from roost.agent.token import TokenSource
 from roost.cli.endings import fail, run
 from roost.cli.network_access import network_api
 from roost.clients.network_api import NetworkApi
+from roost.clients.old_agents import AgentNetworkApi
 from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.seams.agent import HostReport
 
@@ -71,7 +72,7 @@ async def _work(options: AgentOptions, network: NetworkApi, token: TokenSource, 
             driver=driver,
             token=token,
             tls=options.tls,
-            network=network,
+            network=AgentNetworkApi(network),
             service_version=options.service_version,
             fence_after_s=options.fence_after_s,
             waits=options.waits,

@@ -15,6 +15,7 @@ from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.catalog import EndpointMissing, find_endpoint
 from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered
 from roost.platform.keystone import Keystone, OwnToken
+from roost.platform.retries import retried
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import (
     GET_SEGMENT,
@@ -104,7 +105,7 @@ class _Link(Struct, frozen=True):
 Document = TypeVar("Document", _Network, _Segment, _Subnet, _Port)
 
 
-class _MarkerLost(Exception):
+class _MarkerLost(NeutronUnavailable):
     """The object after which the next page begins is gone."""
 
 
@@ -244,16 +245,9 @@ class HttpNeutron:
         if self._keystone is not None:
             await self._keystone.close()
 
+    @retried(_MarkerLost, most=MARKER_LOST_MAX)
     async def _list(self, name: str, kind: type[Document], query: Query) -> list[Document]:
         """Return all pages of a list. Raises NeutronUnavailable, and _Refused for changes that Neutron cannot tell."""
-        for _ in range(MARKER_LOST_MAX):
-            try:
-                return await self._list_once(name, kind, query)
-            except _MarkerLost:
-                continue
-        raise self._unavailable(name, "they are deleted faster than they can be listed")
-
-    async def _list_once(self, name: str, kind: type[Document], query: Query) -> list[Document]:
         fields: list[tuple[str, str]] = [("fields", member) for member in kind.__struct_fields__]
         page_query: list[tuple[str, str]] = [
             *query,
@@ -279,7 +273,7 @@ class HttpNeutron:
         status = reply.status
         has_marker = any(key == "marker" for key, _ in query)
         if status in (400, 404) and has_marker:
-            raise _MarkerLost
+            raise _MarkerLost(*self._unavailable(name, "they are deleted faster than they can be listed").args)
         if status == 400 and any(key == "changed_since" for key, _ in query):
             raise _Refused(f"it answers {status}")
         if status != 200:

@@ -1,6 +1,6 @@
 """The stages `bind` and `ask`: ports get their host and address, and the host is asked to launch the server.
 
-Where the host's agent binds, `ask` comes instead of `bind`.
+`ask` comes instead of `bind` in builds that began while agents bound ports; where they still do, see `old_agents.py`.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -21,9 +21,9 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
     A refusal is no attempt where the port changed since the server was placed.
     """
-    ports, changes = await _read_ports(lease, builds)
+    ports, changes = await read_ports(lease, builds)
     builds_with_ports = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
-    networks = await _get_networks(lease, ports)
+    networks = await get_networks_of(lease, ports)
     binds = [bind for build, ports_known in builds_with_ports for bind in _binds(build, ports_known)]
     crash_point("bind.before-bind")
     leaving_ids = {port_id for build, ports_known in builds_with_ports for port_id in _ids_leaving(build, ports_known)}
@@ -38,19 +38,18 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def ask(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Send the servers to their hosts with the ports as they are: their agents make and bind what is missing."""
-    ports, changes = await _read_ports(lease, builds)
-    networks = await _get_networks(lease, ports)
-    crash_point("launch.before-desire")
-    for build in builds:
-        if (ports_known := ports.get(build.work.server_id)) is not None:
-            changes.append(_asked(build, [_information(build, port, networks) for port in ports_known], lease))
-    advanced = await lease.advance(builds, changes, ports=ports)
-    crash_point("launch.after-desire")
-    return advanced.going_on
+    """Have the hosts' agents make and bind ports; where none may, place the servers as any others, and bind."""
+    if lease.conductor.old_agents is not None:
+        return await lease.conductor.old_agents.ask(lease, builds)
+    # Who placed a server in an earlier lease may have left the claims of its addresses to the agent.
+    again = [build for build in builds if build.ports is None]
+    changes = [staged(build.work, Stage.PLACE, keep=True) for build in again]
+    going_on = (await lease.advance(again, changes)).going_on if again else []
+    placed = [build for build in builds if build.ports is not None]
+    return going_on + (await bind(lease, placed) if placed else [])
 
 
-async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[StageChange]]:
+async def read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[StageChange]]:
     """Return the ports, read again where this lease does not know them, and changes that end servers without any."""
     known = {build.work.server_id: build.ports for build in builds if build.ports is not None}
     again = [build for build in builds if build.ports is None]
@@ -58,7 +57,8 @@ async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, 
     return known | ports, changes
 
 
-async def _get_networks(lease: Lease, ports: Mapping[str, Sequence[Port]]) -> Mapping[str, NetworkView]:
+async def get_networks_of(lease: Lease, ports: Mapping[str, Sequence[Port]]) -> Mapping[str, NetworkView]:
+    """Return the networks of the ports, by id. ports: by server id."""
     network_ids = {port.network_id for ports_known in ports.values() for port in ports_known}
     return await lease.conductor.network.get_networks(sorted(network_ids))
 
@@ -133,11 +133,11 @@ def _launch(
             keep=True,
         )
     info = [
-        _information(build, port, networks, answer)
+        port_information(build, port, networks, answer)
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
-    return _asked(build, info, lease, note=_note(placed, answers))
+    return ask_host(build, info, lease, note=_note(placed, answers))
 
 
 def _after_copy(work: Work, placed: Placed, ports: Sequence[Port], refused: Sequence[BindRefused]) -> StageChange:
@@ -152,7 +152,7 @@ def _after_copy(work: Work, placed: Placed, ports: Sequence[Port], refused: Sequ
     return staged(work, Stage.RESTORE, failure=failure, keep=True)
 
 
-def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str | None = None) -> StageChange:
+def ask_host(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str | None = None) -> StageChange:
     """Return the change by which the host that was chosen is asked for the guest, with these ports."""
     work = build.work
     placed = work.placed
@@ -177,25 +177,21 @@ def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str 
     )
 
 
-def _information(
-    build: Build, port: Port, networks: Mapping[str, NetworkView], bound: Bound | None = None
-) -> ServerPort:
-    """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
+def port_information(build: Build, port: Port, networks: Mapping[str, NetworkView], bound: Bound) -> ServerPort:
+    """Return what the host is told of a port that is bound to it."""
     work = build.work
     is_of_nic = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
     maker = work.stages.port_maker if is_of_nic else "roost"
-    segment_claimed = work.placed.providers_by_port.get(port.id) if bound and work.placed else None
+    segment_claimed = work.placed.providers_by_port.get(port.id) if work.placed else None
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,
         network_id=port.network_id,
         network_name=networks[port.network_id].name,
         mac_address=port.mac_address,
-        addresses=port.addresses if bound is None else bound.addresses,
+        addresses=bound.addresses,
         preserve_on_delete=port.preserve_on_delete,
         segment=segment_claimed or port.provider_uuid,
         created_by="user" if port.preserve_on_delete else maker,
-        binding="bound" if bound else "none" if port.revision == 0 else "unbound",
-        revision=bound.revision if bound else port.revision,
-        fixed_ip=None if bound else port.fixed_ip,
+        revision=bound.revision,
     )

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
-from roost.compute.model.work import LOCAL_CREDENTIALS, Credentials, Stage, StageChange, Work
+from roost.compute.model.work import LOCAL_CREDENTIALS, BuildOrder, Credentials, Stage, StageChange, Work
 from roost.compute.service import Compute
 from roost.compute.service.work import change_stages, list_held
 from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.scheduling.settings import SchedulingSettings
-from roost.seams.network import BuildClient, MoveClient, Port, ServerNics
+from roost.seams.network import BuildClient, EnsuredPorts, MoveClient, Port, PortsRefused, ServerNics
 from roost.seams.placement import ClaimClient
 
 PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
@@ -24,7 +25,7 @@ class Conductor:
     """One conductor: its neighbours, its settings, its clock and chance.
 
     credentials: as they were found last. last_project: whose work had its turn last.
-    batches_running: but for light ones.
+    batches_running: but for light ones. old_agents: None where no agent makes or binds ports itself.
     """
 
     compute: Compute
@@ -38,6 +39,7 @@ class Conductor:
     credentials: Callable[[], Credentials] = lambda: LOCAL_CREDENTIALS
     last_project: str = ""
     batches_running: int = 0
+    old_agents: "OldAgents | None" = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,22 @@ class Lease:
             work = msgspec.structs.replace(build.work, stage=change_made.stage, move=move, **progress)
             going_on.append(Build(work, (ports or {}).get(change.server_id, build.ports)))
         return Advanced(going_on, lost=frozenset(change.server_id for change in changes) - changes_made.keys())
+
+
+class OldAgents(Protocol):
+    """What is otherwise where agents may have to make or bind ports themselves; `old_agents.py`."""
+
+    async def choose_orders(self, lease: Lease, builds: Sequence[Build]) -> dict[str, BuildOrder]:
+        """Return the order of each server whose build begins, by its id."""
+
+    async def tell_order(self, conductor: Conductor, credentials: Credentials) -> None:
+        """Show in which order a build would begin now."""
+
+    async def plan_ports(self, lease: Lease, builds: Sequence[Build]) -> list[EnsuredPorts | PortsRefused]:
+        """Return the ports of servers whose agents make them, in order; makes and reserves none."""
+
+    async def ask(self, lease: Lease, builds: Sequence[Build]) -> list[Build]:
+        """Send servers to hosts whose agents make or bind their ports."""
 
 
 def end_of(work: Work) -> Stage:

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 import structlog
 from prometheus_client import Gauge
 
-from roost.compute.model.work import LOCAL_CREDENTIALS, Credentials
+from roost.compute.model.work import EARLY, LOCAL_CREDENTIALS, Credentials
 from roost.compute.service.cells import beat
-from roost.compute.service.orders import ORDERS, choose_order, list_hosts_in_the_way
 from roost.conductor.context import Conductor
+from roost.conductor.orders import ORDER_NOW
 from roost.seams.agent import NetworkAway, NetworkRefused
 
 USABLE = Gauge("roost_network_credentials_usable", "1 while the network service lets this conductor in.")
-ORDER_NOW = Gauge("roost_build_order", "1 for the order in which a build would begin now.", ("order",))
 
 log = structlog.get_logger()
 
@@ -68,18 +67,14 @@ class Presence:
         self._conductor = conductor
         self._watch = watch
         self._id = conductor.env.new_uuid()
-        self._order: str | None = None
 
     async def beat(self) -> None:
         """Say so once."""
         conductor = self._conductor
         credentials = self._watch.current()
         USABLE.set(credentials.usable)
-        order = await choose_order(conductor.compute, credentials)
-        if self._order is not None and order.name != self._order:
-            hosts = await list_hosts_in_the_way(conductor.compute, order)
-            log.warning("servers are built in another order", order=order.name, reason=order.reason, hosts=hosts)
-        self._order = order.name
-        for known in ORDERS:
-            ORDER_NOW.labels(known.name).set(known.name == order.name)
+        if conductor.old_agents is None:
+            ORDER_NOW.labels(EARLY.name).set(1)
+        else:
+            await conductor.old_agents.tell_order(conductor, credentials)
         await beat(conductor.compute, self._id, conductor.settings.cells, credentials)

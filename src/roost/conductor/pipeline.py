@@ -3,7 +3,7 @@
     create_ports -> place -> bind -> launch ... settle, or retry -> place, or fail; and delete, from anywhere
                        (allocate, on flat networks, before bind)
 
-That is the early order; orders.py chooses it or one of those in which agents make or bind the ports.
+That is the early order; old_agents.py chooses another where agents make or bind the ports.
 
 A stage is a function of a batch: it makes its outside effects, which can be repeated, then moves its rows on in one
 transaction under their lease. Any conductor may take over any row at any time. See docs/design.md section 6.

@@ -36,21 +36,18 @@ async def _go_on(
 async def ensure_ports(
     lease: Lease, builds: Sequence[Build], *, placed: bool = False
 ) -> list[EnsuredPorts | PortsRefused]:
-    """Return the ports of each server, in order, those of moving ones as they are; without NICs none is asked for.
-
-    Of a server whose agent makes its ports, those that are not there yet are planned ones, which nobody holds.
-    """
+    """Return the ports of each server, in order, those of moving ones as they are; without NICs none is asked for."""
     crash_point("create_ports.before-ensure")
-    network = lease.conductor.network
+    old_agents = lease.conductor.old_agents
     with_nics = [build for build in builds if build.work.spec.nics and build.work.move is None]
-    servers = [build.nics for build in with_nics if build.work.stages.makes_ports]
-    planned = [build.nics for build in with_nics if not build.work.stages.makes_ports]
+    servers = [build.nics for build in with_nics if old_agents is None or build.work.stages.makes_ports]
+    planned = [build for build in with_nics if not build.work.stages.makes_ports]
     moving = [build.nics for build in builds if build.work.move is not None]
     answered: list[EnsuredPorts | PortsRefused] = []
     if servers:
-        answered += await network.ensure_ports(servers, placed=placed)
-    if planned:
-        answered += await network.ensure_ports(planned, make=False)
+        answered += await lease.conductor.network.ensure_ports(servers, placed=placed)
+    if planned and old_agents is not None:
+        answered += await old_agents.plan_ports(lease, planned)
     if moving:
         answered += await lease.conductor.moves.read_ports(moving)
     answers = {answer.server_id: answer for answer in answered}

@@ -8,7 +8,7 @@ No other project's service could take the API's place: Nova speaks to its agents
 """
 
 from enum import Enum
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -138,7 +138,8 @@ class OrderId(GuestAttempt, frozen=True, kw_only=True):
 class GuestOrder(OrderId, frozen=True, kw_only=True):
     """What a host is to do: have this guest in a state, or have it gone. ports: the server's NICs as they are bound.
 
-    Of a guest that is to be gone there are ports where its server is deleted and no other host has a guest of it.
+    Of a guest that is to be gone there are none, but for old agents: where its server is deleted and no other host has
+    a guest of it.
     """
 
     name: str = ""
@@ -290,7 +291,7 @@ class ReleaseBody(Struct, frozen=True, kw_only=True):
     agent: AgentIdentity
 
 
-# The network service, where an agent works with it itself.
+# The network service, as who works with it over its API meets it.
 
 
 class NetworkRefused(RoostError):
@@ -314,52 +315,3 @@ class NetworkAway(RoostError):
     """The network service does not answer now."""
 
     retry = Retry.NOW
-
-
-class PortWanted(Struct, frozen=True, kw_only=True):
-    """A port that an agent wants on its host for a NIC. port_id: None where there is none yet.
-
-    revision: of the port as the order has it; if it is another by now, somebody else has bound it.
-    """
-
-    server_id: str
-    project_id: str
-    host: str
-    tag: str
-    network_id: str
-    port_id: str | None = None
-    revision: int | None = None
-    fixed_ip: str | None = None
-
-
-class PortTaken(Struct, frozen=True, kw_only=True):
-    """A port that is on the host, with its addresses."""
-
-    id: str
-    mac_address: str
-    addresses: tuple[str, ...]
-
-
-class AgentNetwork(Protocol):
-    """The network service as agents know it that make, bind or delete ports themselves.
-
-    Every call can be repeated. Raises NetworkRefused, NetworkAway.
-    """
-
-    async def take_port(self, wanted: PortWanted) -> PortTaken:
-        """Make the port if it is not there, and bind it.
-
-        Remote: POST /v2.0/ports with binding:host_id; of one that is there PUT /v2.0/ports/{id}.
-        """
-
-    async def delete_port(self, port_id: str) -> None:
-        """Delete a port that was made for a server.
-
-        Remote: DELETE /v2.0/ports/{id}.
-        """
-
-    async def detach_port(self, port_id: str) -> None:
-        """Take a user's port off its server.
-
-        Remote: PUT /v2.0/ports/{id} with an empty device_id.
-        """

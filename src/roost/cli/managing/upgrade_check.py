@@ -10,44 +10,42 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.check_report import FAILURE, READY, WARNING, CheckResult, print_checks
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.managing.old_agents import (
+    HOSTS_SHOWN,
+    AgentFacts,
+    check_order,
+    check_promise,
+    find_credentials,
+    read_agents,
+)
 from roost.cli.settings import Config, read_settings
 from roost.clients.placement import find_credentials_fault
-from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
-from roost.compute.rules.orders import (
-    LATE,
-    VERSION_BINDS,
-    VERSION_EARLY,
-    count_hosts_below,
-    older_agents,
-    order_of,
-)
+from roost.compute.model.work import Heartbeat
 from roost.compute.service import Compute
 from roost.compute.service import quotas as compute_quotas
 from roost.compute.service.cells import count_silent_cells, list_heartbeats
+from roost.compute.service.hosts import list_hosts_below
 from roost.compute.service.network_info import find_differing
-from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.service import Networks
 from roost.network.service import quotas as network_quotas
 from roost.network.settings import NetworkSettings
 from roost.platform.quotas import QuotaUsage
 
-HOSTS_SHOWN, PROJECTS_SHOWN = 10, 20
+PROJECTS_SHOWN = 20
 NEXT_RELEASE = "2.0"
 
 
 class Facts(Struct, frozen=True, kw_only=True):
     """What the checks are about.
 
-    hosts_below: by service version, live hosts with an agent below it, some of them: the versions that orders need.
-    hosts_closed: some of the live hosts whose agents are below version_min.
-    conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
-    info that is not their ports, of the first page. over_quota: what projects have more of than they may.
+    agents: what decides in which order servers are built. hosts_closed: some of the live hosts whose agents are below
+    version_min. conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers
+    have network info that is not their ports, of the first page. over_quota: what projects have more of than they may.
     placement_fault: why the Placement service that is used instead of the ledger does not let Roost in; elsewhere:
     there is one.
     """
 
-    hosts_by_version: dict[int, int]
-    hosts_below: dict[int, tuple[str, ...]]
+    agents: AgentFacts
     hosts_closed: tuple[str, ...]
     version_min: int
     conductors: tuple[Heartbeat, ...]
@@ -77,11 +75,10 @@ async def upgrade_check(target: LedgerTarget, console: Console, *, config: Confi
 
 def list_checks(facts: Facts) -> list[CheckResult]:
     """Return the checks, in the order in which an upgrade meets them."""
-    order = order_of(facts.hosts_by_version, _credentials(facts))
     return [
-        _order(order, facts),
+        check_order(facts.agents, facts.conductors),
         _agents(facts),
-        _promise(order, facts),
+        check_promise(facts.agents, facts.conductors),
         _credentials_check(facts),
         _placement_check(facts),
         _cells(facts),
@@ -93,11 +90,7 @@ def list_checks(facts: Facts) -> list[CheckResult]:
 async def _read(compute: Compute, networks: Networks, settings: NetworkSettings) -> Facts:
     silent_after_s, version_min = compute.settings.host_down_after_s, compute.settings.service_version_min
     return Facts(
-        hosts_by_version=await count_agent_versions(compute),
-        hosts_below={
-            version: tuple(await list_hosts_below(compute, version, version_min=version_min, limit=HOSTS_SHOWN))
-            for version in (VERSION_BINDS, VERSION_EARLY)
-        },
+        agents=await read_agents(compute),
         hosts_closed=tuple(await list_hosts_below(compute, version_min, limit=HOSTS_SHOWN + 1)),
         version_min=version_min,
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
@@ -106,19 +99,6 @@ async def _read(compute: Compute, networks: Networks, settings: NetworkSettings)
         over_quota=(*await compute_quotas.list_over(compute), *await network_quotas.list_over(networks)),
         settings=settings,
     )
-
-
-def _credentials(facts: Facts) -> Credentials:
-    """Return the worst of what the conductors found."""
-    refused = [conductor.credentials for conductor in facts.conductors if not conductor.credentials.usable]
-    return refused[0] if refused else Credentials(True)
-
-
-def _order(order: BuildOrder, facts: Facts) -> CheckResult:
-    details = f"Servers are built in the order {order.sentence()}."
-    if older := _older(facts, VERSION_EARLY):
-        details += f" To be replaced: {older}."
-    return CheckResult(name="order of builds", result=READY if order.name == "early" else WARNING, details=details)
 
 
 def _agents(facts: Facts) -> CheckResult:
@@ -134,26 +114,11 @@ def _agents(facts: Facts) -> CheckResult:
     return CheckResult(name=name, result=WARNING, details=details)
 
 
-def _promise(order: BuildOrder, facts: Facts) -> CheckResult:
-    if order.name != LATE.name:
-        details = "An address is claimed before a host is asked to build."
-        return CheckResult(name="addresses are claimed first", result=READY, details=details)
-    refused = [conductor for conductor in facts.conductors if not conductor.credentials.usable]
-    credentials = f"network credentials are missing on {len(refused)} of {len(facts.conductors)} conductors"
-    causes = [cause for cause in (refused and credentials, _older(facts, VERSION_BINDS)) if cause]
-    details = (
-        "Hosts on full segments are left out, but the address is claimed only when the host's agent binds the port: "
-        "of two servers that race for the last one, one is tried elsewhere. That is so on every host, since "
-        f"{', and '.join(causes)}."
-    )
-    return CheckResult(name="addresses are claimed first", result=WARNING, details=details)
-
-
 def _credentials_check(facts: Facts) -> CheckResult:
     name = "network credentials"
     if not facts.conductors:
         return CheckResult(name=name, result=WARNING, details="No conductor is there that could say: start one.")
-    credentials = _credentials(facts)
+    credentials = find_credentials(facts.conductors)
     if credentials.usable:
         return CheckResult(name=name, result=READY, details=f"Every conductor has them. {_announced(facts)}".strip())
     details = f"A conductor has none: {credentials.reason}. {_announced(facts)}"
@@ -220,10 +185,3 @@ def _quotas(facts: Facts) -> CheckResult:
         "their own (openstack quota set), or set [compute] and [network] quota_* to -1."
     )
     return CheckResult(name=name, result=WARNING, details=details)
-
-
-def _older(facts: Facts, below: int) -> str:
-    """Return how many live hosts have an agent below a service version, and which; "" for none."""
-    names, count = facts.hosts_below.get(below, ()), count_hosts_below(facts.hosts_by_version, below)
-    shown = ", ".join([*names, "..."] if count > len(names) else names)
-    return f"{older_agents(count, below=below)} ({shown})" if count else ""

@@ -24,6 +24,7 @@ from roost.clients.placement import RemotePlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
 from roost.compute.api.agent_access import AgentAuthentication
+from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
@@ -36,7 +37,7 @@ from roost.compute.service.recovery import look as look_at_recovery
 from roost.compute.service.recovery import tell_recovery, unless_recovering
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.unknown_guests import hold_round
-from roost.conductor import pipeline
+from roost.conductor import old_agents, pipeline
 from roost.conductor.context import Conductor
 from roost.conductor.credentials import CredentialsWatch, Presence
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
@@ -54,6 +55,11 @@ from roost.seams.audit import AuditedPlacement
 
 PUBLISH_HOSTS_S = 5.0
 UNRESTRICTED = Unrestricted()
+
+
+def agents_have_ports(settings: Settings) -> bool:
+    """Return whether agents may have to make or bind ports: old ones are let in, or conductors may lose credentials."""
+    return settings.compute.service_version_min < VERSION_EARLY or bool(settings.network.url)
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ class CloudParts:
         conductor = Conductor(
             compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling, watch.current
         )
+        if agents_have_ports(settings):
+            old_agents.let_in(conductor)
         return cls(
             networks,
             compute,

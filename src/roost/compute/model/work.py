@@ -47,7 +47,7 @@ class Stage(Enum):
 
 
 class BuildOrder(Struct, frozen=True, kw_only=True):
-    """The stages that a server's build goes through, chosen once, at its beginning; `compute/rules/orders.py`.
+    """The stages that a server's build goes through, chosen once, at its beginning; `conductor/orders.py`.
 
     reason: why this order, in words for operators.
     """

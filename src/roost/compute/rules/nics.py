@@ -1,13 +1,11 @@
-"""Decides what becomes of a server when a client deletes a port of it, and which ports an agent may delete with it."""
+"""Decides what becomes of a server when a client deletes a port of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from roost.compute.model.work import Failure, Stage, WorkState
-from roost.seams.agent import GuestOrder
-from roost.seams.network import LOST_PORT, Nic
+from roost.seams.network import LOST_PORT
 
 BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.ASK, Stage.RETRY)
 """Stages that a conductor carries on by itself."""
@@ -38,17 +36,3 @@ def end_builds(works: Iterable[WorkState], lost: Mapping[str, Sequence[str]]) ->
         elif work.stage in BUILDING:
             marked[work.server_id] = failure
     return Endings(now, marked)
-
-
-def without_doubtful_ports(order: GuestOrder, nics: Sequence[Nic]) -> GuestOrder:
-    """Return an order to let go of a guest without the ports that might be a user's; any other order as it is.
-
-    nics: of the guest's server. An old agent deletes each port that is not to be preserved. What is kept of ports is a
-    copy, which may be wrong, so Roost's are only those that the id says were made for a NIC; the conductor has others.
-    """
-    if order.desired != "absent":
-        return order
-    ids_made = {nic.port_id_of(order.server_id) for nic in nics if nic.port_id is None}
-    return replace(
-        order, ports=tuple(port for port in order.ports if port.preserve_on_delete or port.port_id in ids_made)
-    )

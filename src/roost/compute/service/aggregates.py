@@ -13,6 +13,7 @@ from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import announce_aggregates
 from roost.compute.store import aggregates as store
 from roost.platform.database import Connection
+from roost.platform.retries import retried
 from roost.seams.compute import HostAggregateState
 
 MIRROR_ROUNDS_MAX = 5
@@ -77,6 +78,7 @@ async def _announce(compute: Compute, tx: Connection, change: AggregateChange, u
         await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, uuids=sorted(uuids)))
 
 
+@retried(HostAggregatesBusy, most=MIRROR_ROUNDS_MAX)
 async def mirror_hosts(
     compute: Compute,
     hosts: Sequence[str],
@@ -95,14 +97,11 @@ async def mirror_hosts(
     if not managed:
         return
     state = await _list_provider_aggregates(compute, hosts, managed=managed)
-    for _ in range(MIRROR_ROUNDS_MAX):
-        if not state:
-            return
-        await compute.placement.set_placement_aggregates(state, managed=managed if leave is None else leave)
-        state, state_sent = await _list_provider_aggregates(compute, hosts, managed=managed), state
-        if state == state_sent:
-            return
-    raise HostAggregatesBusy
+    if not state:
+        return
+    await compute.placement.set_placement_aggregates(state, managed=managed if leave is None else leave)
+    if state != await _list_provider_aggregates(compute, hosts, managed=managed):
+        raise HostAggregatesBusy
 
 
 list_host_aggregates = reading(store.list_host_aggregates)

@@ -1,6 +1,6 @@
 """What every operation of the compute service works with: its database, its neighbours, its settings."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -11,6 +11,7 @@ from roost.platform.env import Env
 from roost.platform.outbox import Outbox
 from roost.platform.settings import StateChanges
 from roost.platform.wakeup import Wakeups
+from roost.seams.agent import GuestOrder
 from roost.seams.audit import AuditedNetwork, AuditedPlacement
 from roost.seams.image import ImageClient
 
@@ -20,6 +21,8 @@ R = TypeVar("R")
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 DEFAULT_USER = "00000000-0000-0000-0000-0000000000ad"
 
+PortsTeller = Callable[[Connection, Sequence[GuestOrder]], Coroutine[Any, Any, list[GuestOrder]]]
+
 
 @dataclass
 class Compute:
@@ -28,7 +31,8 @@ class Compute:
     network: set once by whoever wires the services, for compute and network know each other. wakeups: None where
     nobody waits, as in tests. images: None where there is no image service, so that images are not looked at.
     default_project, default_user: who every caller is without authentication. outbox: None where nobody is notified.
-    state_changes: which changes of servers' states are notified of.
+    state_changes: which changes of servers' states are notified of. with_ports_going: of `old_agents`, which are told
+    the ports of servers that are deleted; None where there are none.
     """
 
     database: Database
@@ -42,6 +46,7 @@ class Compute:
     default_user: str = DEFAULT_USER
     outbox: Outbox | None = None
     state_changes: StateChanges = ""
+    with_ports_going: PortsTeller | None = None
 
     def wake(self, channel: str) -> None:
         """Wake who waits for the channel; call it after the commit."""

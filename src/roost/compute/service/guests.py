@@ -17,7 +17,6 @@ from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Fa
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList, ReportOutcome
-from roost.compute.rules.nics import without_doubtful_ports
 from roost.compute.rules.own_states import guest_of_report, list_differing
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
@@ -133,7 +132,8 @@ class Polls:
     async def _list_orders(self, agent: AgentIdentity, busy: Sequence[OrderId]) -> list[GuestOrder]:
         async with self._compute.database.connection() as connection:
             orders = await store.list_orders(connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX)
-        return [without_doubtful_ports(order, nics) for order, nics in orders]
+            with_ports_going = self._compute.with_ports_going
+            return orders if with_ports_going is None else await with_ports_going(connection, orders)
 
     async def _renew(self, request: LeaseRequest) -> Renewed:
         renewed = await self._renewing.do(request)

@@ -12,6 +12,7 @@ from roost.compute.rules.nics import end_builds
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import nics as store
+from roost.platform.retries import retried
 from roost.seams.compute import PortsChange
 
 ROUNDS_MAX = 8
@@ -32,26 +33,26 @@ async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> Non
     await _refresh(compute, sorted({change.server_id for change in changes}))
 
 
+@retried(PortsChanging, most=ROUNDS_MAX)
 async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
-    """Keep with ACTIVE servers what their ports are now.
+    """Keep with ACTIVE servers what their ports are now. Raises PortsChanging where something was written.
 
     Each writer reads the ports again after it wrote (R19): another one may have written newer ones before it.
     """
-    for _ in range(ROUNDS_MAX):
-        async with compute.database.connection() as connection:
-            servers = await store.list_server_networks(connection, server_ids)
-        if not servers:
-            return
-        attached = await compute.network.list_attached_ports([server.id for server in servers])
-        ports_now = {
-            server.id: network_information(server, own_ports(server.project_id, attached.get(server.id, ())))
-            for server in servers
-        }
-        differing = [server for server in servers if ports_now[server.id] != server.ports]
-        if not differing:
-            return
-        # Each by itself: conductors lock several servers at once, in another order.
-        for server in differing:
-            async with compute.database.transaction() as tx:
-                await store.set_network_info(tx, server.id, old=server.ports, new=ports_now[server.id])
+    async with compute.database.connection() as connection:
+        servers = await store.list_server_networks(connection, server_ids)
+    if not servers:
+        return
+    attached = await compute.network.list_attached_ports([server.id for server in servers])
+    ports_now = {
+        server.id: network_information(server, own_ports(server.project_id, attached.get(server.id, ())))
+        for server in servers
+    }
+    differing = [server for server in servers if ports_now[server.id] != server.ports]
+    if not differing:
+        return
+    # Each by itself: conductors lock several servers at once, in another order.
+    for server in differing:
+        async with compute.database.transaction() as tx:
+            await store.set_network_info(tx, server.id, old=server.ports, new=ports_now[server.id])
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

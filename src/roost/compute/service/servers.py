@@ -1,7 +1,6 @@
 """Servers: asked for, listed, shown, deleted. What becomes of them in between is the conductor's."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import asyncpg
 from msgspec.structs import replace
@@ -43,6 +42,7 @@ from roost.compute.store import hosts as hosts_store
 from roost.compute.store import quotas as quotas_store
 from roost.compute.store import servers as store
 from roost.platform.database import Connection
+from roost.platform.retries import retried
 from roost.seams.compute import ForcedHost, RequestSpec
 
 SERVERS_PAGE_MAX = 1000
@@ -306,17 +306,15 @@ async def delete_server(
     compute: Compute, server_id: str, *, may_be_locked: bool = True, by: Requester | None = None
 ) -> None:
     """Order the server's delete, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
-    for _ in range(DELETE_ROUNDS_MAX):
-        with suppress(_Overtaken):
-            await _order_delete(compute, server_id, by, may_be_locked=may_be_locked)
-            return compute.wake(WORK_CHANNEL)
-    raise ActionRefused(f"Instance {server_id} changes while its delete is ordered: repeat the request.")
+    await _order_delete(compute, server_id, by, may_be_locked=may_be_locked)
+    compute.wake(WORK_CHANNEL)
 
 
-class _Overtaken(Exception):
+class _Overtaken(ActionRefused):
     """Other work of the server began at the same moment."""
 
 
+@retried(_Overtaken, most=DELETE_ROUNDS_MAX)
 async def _order_delete(compute: Compute, server_id: str, by: Requester | None, *, may_be_locked: bool) -> None:
     async with compute.database.transaction() as tx:
         at_work = await store.lock_work(tx, [server_id])  # R29
@@ -327,7 +325,7 @@ async def _order_delete(compute: Compute, server_id: str, by: Requester | None, 
         if mark.locked and not may_be_locked:
             raise ActionRefused(locked_sentence(server_id))
         if not await store.want_delete(tx, [server_id], at_work=at_work):
-            raise _Overtaken
+            raise _Overtaken(f"Instance {server_id} changes while its delete is ordered: repeat the request.")
         await announce(compute, tx, states)
         if by is not None and not mark.again:
             await action_log.begin(compute, tx, server_id, "delete", by)

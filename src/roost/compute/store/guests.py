@@ -13,7 +13,6 @@ from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
 from roost.seams.agent import GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
-from roost.seams.network import Nic
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -49,10 +48,7 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
-    CASE WHEN g.desired <> 'absent' OR (EXISTS (
-        SELECT FROM compute.work w WHERE w.server_id = g.server_id AND (w.deleting OR w.stage = 'delete'))
-        AND NOT EXISTS (SELECT FROM compute.guest o WHERE o.server_id = g.server_id AND o.host <> g.host
-            AND o.fenced_by IS NULL)) THEN s.network_info END AS network_info
+    CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info
 FROM compute.guest g
 JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
 LEFT JOIN compute.server s ON s.id = g.server_id
@@ -74,13 +70,8 @@ _ports = msgspec.json.Decoder(tuple[ServerPort, ...])
 _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
-async def list_orders(
-    tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int
-) -> list[tuple[GuestOrder, tuple[Nic, ...]]]:
-    """Return what the agent should change on the hosts that it holds, with the servers' NICs, oldest first.
-
-    busy: to leave out.
-    """
+async def list_orders(tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int) -> list[GuestOrder]:
+    """Return what the agent should change on the hosts that it holds, oldest first. busy: to leave out."""
     *columns, hurries = [
         [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
     ]
@@ -100,7 +91,7 @@ async def list_orders(
             disk_gb=spec.disk_gb,
             ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
         )
-        orders.append((order, spec.nics))
+        orders.append(order)
     return orders
 
 

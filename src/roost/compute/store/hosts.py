@@ -305,6 +305,17 @@ async def set_host_state(
     return None if row is None else _row(row).host
 
 
+LIST_BELOW = """-- compute.list_hosts_below
+SELECT name FROM compute.host WHERE NOT silent AND NOT forced_down AND NOT disabled
+    AND service_version >= $3 AND service_version < $1
+ORDER BY name LIMIT $2"""
+
+
+async def list_hosts_below(tx: Connection, version: int, *, version_min: int = 1, limit: int) -> list[str]:
+    """Return hosts that live and are enabled whose agents are of an older service version, from version_min on."""
+    return [row["name"] for row in await tx.fetch(LIST_BELOW, version, limit, version_min)]
+
+
 COUNT_SERVERS = """-- compute.count_servers
 SELECT host, count(*) AS servers FROM compute.server WHERE host = ANY($1::text[]) AND deleted_at IS NULL
 GROUP BY host"""

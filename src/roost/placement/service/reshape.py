@@ -16,6 +16,7 @@ from roost.placement.service.names import find_ids, keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
+from roost.platform.retries import retried
 from roost.seams.placement import (
     Claimed,
     ClaimGroup,
@@ -35,6 +36,11 @@ class NewInventories(Struct, frozen=True):
     inventories: Mapping[str, Inventory]
 
 
+class _MadeMeanwhile(ConcurrentUpdate):
+    """Another claim made one of the consumers at the same time."""
+
+
+@retried(_MadeMeanwhile, most=CLAIM_ROUNDS_MAX)
 async def reshape(
     ledger: Ledger, inventories: Mapping[str, NewInventories], claims: Sequence[ConsumerClaim]
 ) -> Claimed | Refused:
@@ -43,14 +49,8 @@ async def reshape(
     The claims are checked against what there was and what there will be, together; an inventory that goes must be
     unused after them. Raises ReshapeProviderNotFound, ConcurrentUpdate, ResourceClassNotFound, InventoryInUse.
     """
-    for reshape_round in range(CLAIM_ROUNDS_MAX):
-        try:
-            async with ledger.database.transaction() as tx:
-                return await _reshape(ledger, tx, inventories, claims)
-        except _MadeMeanwhile:
-            if reshape_round == CLAIM_ROUNDS_MAX - 1:
-                raise
-    raise AssertionError("unreachable")
+    async with ledger.database.transaction() as tx:
+        return await _reshape(ledger, tx, inventories, claims)
 
 
 async def reshape_states(
@@ -65,10 +65,6 @@ async def reshape_states(
         return await reshape(ledger, inventories, claims)
     except InventoryInUse:
         return Refused(tuple(Shortfall(rule=Rule.IN_USE, consumer_uuid="", provider_uuid=uuid) for uuid in inventories))
-
-
-class _MadeMeanwhile(ConcurrentUpdate):
-    """Another claim made one of the consumers at the same time."""
 
 
 async def _reshape(

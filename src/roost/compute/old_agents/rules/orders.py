@@ -1,7 +1,8 @@
 """Decides in which order a server is built: who makes its ports, who binds them, and when. A matter of facts alone.
 
-The late order works with every agent that ever was; the early one claims addresses before anything is built. Which
-stages an order has is said here, once: a stage asks what follows it, never which order it is in.
+The late order works with every agent that ever was; the early one, which is all that there is without old agents,
+claims addresses before anything is built. Which stages an order has is said here, once: a stage asks what follows it,
+never which order it is in.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
-"""The ports of guests where an agent makes, binds or deletes them itself, with network credentials of its own.
+"""The ports of guests where an agent makes, binds or deletes them itself; release 2.0 deletes it.
 
-What is to be done follows from each port as the order has it, so that an agent of any version does what is left: one
-whose port is bound does nothing. An agent of version 1 also gives ports back once the guest is gone.
+It does so with network credentials of its own. What is to be done follows from each port as the order has it, so that
+an agent of any version does what is left: one whose port is bound does nothing. An agent of version 1 also gives ports
+back once the guest is gone.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.seams.agent import AgentNetwork, GuestOrder, GuestPort, NetworkAway, NetworkRefused, PortWanted
+from roost.seams.agent import GuestOrder, GuestPort, NetworkAway, NetworkRefused
+from roost.seams.old_agents import AgentNetwork, PortWanted
 
 VERSION_DELETES = 1
 """Agents of this service version and before delete ports."""

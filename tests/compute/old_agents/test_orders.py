@@ -1,12 +1,9 @@
 """Which order a build has, by the agents that live and the conductor's credentials."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from roost.compute.model.work import BuildOrder, Credentials, Stage
-from roost.compute.rules.actions import wait_for_cell
-from roost.compute.rules.orders import (
+from roost.compute.old_agents.rules.orders import (
     EARLY,
     EARLY_CREATE,
     LATE,
@@ -64,15 +61,6 @@ def test_every_order_places_before_it_launches(order: BuildOrder) -> None:
 def test_an_order_is_told_without_the_stage_that_only_asks() -> None:
     assert order_of({1: 1}, USABLE).sentence() == (
         "late: place -> launch, since 1 live host has an agent of a service version below 2"
-    )
-
-
-def test_a_wait_for_a_cell_names_it_with_what_to_do() -> None:
-    since = datetime(2026, 1, 2, tzinfo=UTC)
-    event = wait_for_cell("cell2", since)
-    assert (event.started_at, event.finished_at, event.result) == (since, None, None)
-    assert event.details == (
-        "no conductor of cell cell2 is there; one is started by `roost serve conductor --cell cell2`"
     )
 
 
