@@ -8,7 +8,7 @@ from roost.network.model.ports import PortChanges
 from roost.network.rules import port_bindings
 from roost.network.service import Networks
 from roost.network.service import ports as port_service
-from roost.network.service.agent_ports import AgentPort, take_port
+from roost.network.service.old_agents import AgentPort, take_port
 from roost.platform.errors import Conflict, NotFound
 from roost.seams.agent import NetworkRefused
 from roost.seams.network import Nic

@@ -17,7 +17,7 @@ from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry
 from roost.network.errors import PortInUse, RevisionNumberConstraintFailed
 from roost.network.model.ports import PortRequest
-from roost.network.service.agent_ports import AgentPort, take_port
+from roost.network.service.old_agents import AgentPort, take_port
 from roost.network.service.ports import create_port
 from roost.platform.database import Database
 from roost.seams.network import Nic

@@ -258,7 +258,7 @@ class World:
                 await self.report(order.server_id, order.host, order.attempt, "begun")
                 state = state if await self._take_ports(order) and order.host not in failing else "failed"
             elif state == "absent":
-                await self._agent_ports(order.host).give_back(order)
+                await self._old_agents(order.host).give_back(order)
             elif state in refused:
                 state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)
@@ -269,13 +269,13 @@ class World:
     async def _take_ports(self, order: GuestOrder) -> bool:
         """The host's agent makes and binds what is missing; whether it could."""
         try:
-            await self._agent_ports(order.host).take(order)
+            await self._old_agents(order.host).take(order)
         except LaunchFailed as error:
             self.refusals.append(str(error))
             return False
         return True
 
-    def _agent_ports(self, host: str) -> AgentPorts:
+    def _old_agents(self, host: str) -> AgentPorts:
         """The part of the host's agent that is about ports, of its version."""
         return AgentPorts(self.agent_network, service_version=self.versions.get(host, AGENT.service_version))
 

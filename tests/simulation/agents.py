@@ -8,8 +8,8 @@ from roost.clients.network_api import REPEATED
 from roost.network.model.ports import PortChanges
 from roost.network.rules.port_bindings import port_id
 from roost.network.service import Networks, ports
-from roost.network.service import agent_ports as port_service
-from roost.network.service.agent_ports import AgentPort
+from roost.network.service import old_agents as port_service
+from roost.network.service.old_agents import AgentPort
 from roost.platform.errors import RoostError
 from roost.seams.agent import NetworkRefused
 from roost.seams.network import Nic

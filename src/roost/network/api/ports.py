@@ -30,9 +30,9 @@ from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFil
 from roost.network.rules import addressing, requests
 from roost.network.rules.port_bindings import port_id
 from roost.network.rules.tags import replaced
-from roost.network.service import Networks, agent_ports
+from roost.network.service import Networks, old_agents
 from roost.network.service import ports as service
-from roost.network.service.agent_ports import AgentPort
+from roost.network.service.old_agents import AgentPort
 from roost.seams.network import Nic
 from roost.seams.service_types import COMPUTE_OWNER
 
@@ -131,7 +131,7 @@ async def _create(context: Networks, bodies: Sequence[PortBody]) -> list[Port]:
     tags = [_nic_tag(body.profile) for body in bodies]
     if len(bodies) == 1 and tags[0] is not None:
         request = _new_agent_port(bodies[0], tags[0], context.default_project)
-        return [await agent_ports.take_port(context, request)]
+        return [await old_agents.take_port(context, request)]
     if any(tags):
         raise InvalidInput(f"binding:profile: {NIC_KEY}: an agent makes one port at a time.")
     return await service.create_ports(context, [_request(body, context.default_project) for body in bodies])
@@ -140,7 +140,7 @@ async def _create(context: Networks, bodies: Sequence[PortBody]) -> list[Port]:
 async def _update(context: Networks, port_id: str, body: PortUpdateBody, revision: int | None) -> Port:
     if (tag := _nic_tag(body.profile)) is not None:
         port = await service.get_port(context, port_id)
-        return await agent_ports.take_port(context, _agent_port(body, tag, port, revision))
+        return await old_agents.take_port(context, _agent_port(body, tag, port, revision))
     return await service.update_port(context, port_id, _changes(body, revision))
 
 
