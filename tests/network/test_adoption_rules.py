@@ -60,7 +60,7 @@ def adoption(*addresses: str) -> Adoption:
         ([own()], [], ["new"], ""),
         ([own(address="10.0.0.3")], [], [], "port new of its server has other addresses"),
         ([own(), own("other", address="10.0.0.4")], [], [], "port other of its server is none of the guest's NICs"),
-        ([], [], [], "no single port holds its addresses"),
+        ([], [], [], "NIC 0 with 10.0.0.2: no single port holds its addresses"),
         ([port(made_for="another")], [], [], "no single port holds its addresses"),
         ([port(nic_tag=None)], [], [], "no single port holds its addresses"),  # a client's
         ([port(), port("hidden-2")], [], [], "no single port holds its addresses"),

@@ -170,9 +170,11 @@ def test_an_address_is_marked_by_its_subnets_pools(
 
 
 def test_the_drift_of_a_mark_says_what_is_and_what_should_be() -> None:
-    judged = drift.judge_marks(Holding(addressing.parse("10.0.0.2"), False, False), COUNTED)
-    assert judged is not None
-    assert judged.says == "is outside the pools and not claimed, should be in the pools and claimed"
+    for subnet, name in ((COUNTED, "s"), (replace(COUNTED, name="small"), "small")):
+        judged = drift.judge_marks(Holding(addressing.parse("10.0.0.2"), False, False), subnet)
+        assert judged is not None
+        assert judged.name == name
+        assert judged.says == "is outside the pools and not claimed, should be in the pools and claimed"
 
 
 HAS = a_port(an_address("10.0.0.2"), an_address("10.0.0.3", in_pool=False, claimed=False), name="web")
@@ -246,6 +248,7 @@ def test_a_provider_of_nothing_is_a_stray(sourced: bool, says: str) -> None:
         (["h1"], "lacks h2"),
         (["h1", "h2", "h3"], "has besides h3"),
         (["h3", "h4"], "lacks h1, h2; has besides h3, h4"),
+        (["h1", "h2", *"abcde"], "has besides a, b, c, d, e"),
         ([], "lacks h1, h2"),
     ],
 )

@@ -48,6 +48,7 @@ def room(name: str, four: tuple[int, int] | None = None, six: tuple[int, int] | 
          "The addresses of network net ran out: IPv4 0 of 5 free and IPv6 0 of 9 free."),
         ([room("a", (1, 5)), room("b")], {}, "Addresses of network net: a 1 of 5 free, b no addresses."),
         ([room(f"r{number}", (1, 1)) for number in range(33)], {}, "r31 1 of 1 free, 1 more."),
+        ([room(f"r{number}", (1, 1)) for number in range(32)], {}, "r31 1 of 1 free."),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_the_network_has(rooms: list[Room], more: dict[str, Any], words: str) -> None:
@@ -57,6 +58,8 @@ def test_the_sentence_says_what_the_network_has(rooms: list[Room], more: dict[st
 
 
 def test_the_sentence_names_some_of_many_full_places_and_what_unknown_guests_hold() -> None:
-    text = sentence([f"subnet s{number}" for number in range(40)], a_network(), [room("net", (0, 5))], held=2)
-    assert " or subnet s31 or 8 more. The addresses" in text
+    for count, words in ((32, " or subnet s31. The addresses"), (40, " or subnet s31 or 8 more. The addresses")):
+        places = [f"subnet s{number}" for number in range(count)]
+        text = sentence(places, a_network(), [room("net", (0, 5))], held=2)
+        assert words in text
     assert text.endswith(" 2 of its addresses are held by unknown guests: see roost-manage guests list.")

@@ -125,7 +125,12 @@ def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
     server = Server(server_id="server", project_id=PROJECT, nics=(nic,))
     port = flat.with_pools(flat.planned_port(server, nic, "port"), nic, [pool("p", "cell1")])
     assert (port.pools, port.pinned, port.fixed_ip, port.revision) == (("p",), True, "10.0.0.3", 0)
-    port = flat.with_pools(flat.planned_port(server, NIC, "port"), NIC, [pool("p", "cell1")])
+    planned = flat.planned_port(server, NIC, "port")
+    assert planned == seam.Port(
+        id="port", tag="0", network_id="flat", project_id=PROJECT, mac_address="", revision=0,
+        preserve_on_delete=False, needs_address=True, is_held=False,
+    )  # fmt: skip
+    port = flat.with_pools(planned, NIC, [pool("p", "cell1")])
     assert (port.pools, port.pinned, port.fixed_ip, port.needs_address) == (("p",), False, None, True)
 
 

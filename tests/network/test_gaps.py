@@ -34,6 +34,9 @@ ON_R1, ON_R2 = Host("h1", frozenset({"r1"})), Host("h2", frozenset({"r2"}))
         ([], a_source("10.1.0.0/28", "10.2.0.0/28", "10.3.0.0/28", "10.4.0.0/28"),
          ["no host reaches segment s1 (10.1.0.0/28, 10.2.0.0/28, 10.3.0.0/28, ...): "
           "have an agent report physical network r1"]),
+        ([], a_source("10.1.0.0/28", "10.2.0.0/28", "10.3.0.0/28"),
+         ["no host reaches segment s1 (10.1.0.0/28, 10.2.0.0/28, 10.3.0.0/28): "
+          "have an agent report physical network r1"]),
         ([ON_R1, ON_R2], a_source("10.1.0.0/28"),
          ["host h2 reaches no network: have its agent report a physical network of one"]),
         ([ON_R2], a_source("10.1.0.0/28", routed=False),

@@ -80,6 +80,7 @@ def test_the_first_server_that_wants_a_port_gets_it() -> None:
     servers = [ServerNics(server_id=SERVER[:-1] + last, project_id=PROJECT, nics=(PORT_NIC,)) for last in "12"]
     first, second = port_bindings.decide_reservations(servers, {}, {"p": a_port(an_address(OLD))})
     assert isinstance(first, Reservation)
+    assert [item.origin for item in first.reserved] == [PortOrigin()]
     assert second == PortsRefused(servers[1].server_id, "Port p is still in use.")
 
 
@@ -162,6 +163,8 @@ THERE = replace(HAS, host="h1")
         (bind(None, claimed=()), MADE, PROVIDERS, ("g1", [], 1)),
         (bind(None, claimed=()), MADE, ONLY_AUTO, ("a", [], 1)),
         (bind("g1"), THERE, PROVIDERS, Bound("p", (OLD,), 1)),
+        (bind("g1"), replace(MADE, host="h1"), PROVIDERS, ("g1", [("four",)], 1)),
+        (bind(None), replace(MADE, host="h1", ip_allocation="none"), PROVIDERS, Bound("p", (), 1)),
         (bind(None, revision=7), THERE, PROVIDERS, Bound("p", (OLD,), 1)),
         (bind("g1"), None, PROVIDERS, "Port p is gone."),
         (bind("g1"), replace(MADE, device_id="other"), PROVIDERS, f"Port p does not belong to server {SERVER}."),

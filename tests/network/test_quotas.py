@@ -39,13 +39,15 @@ def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, ref
     assert (reason is not None) is refused
     if reason is not None:
         assert reason.startswith("Quota exceeded for resources: ['port'].")
-        assert f"{used} of at most {maximum}" in reason
+        assert f"{used} of at most {maximum}, and {more} more {'was' if more == 1 else 'were'} asked for." in reason
 
 
-@pytest.mark.parametrize(("maximum", "fits"), [(2, False), (3, True), (-1, True)])
+@pytest.mark.parametrize(("maximum", "fits"), [(0, False), (2, False), (3, True), (-1, True)])
 def test_a_new_quota_is_not_below_what_is_used(maximum: int, fits: bool) -> None:
     reason = rules.refusal_of_limit(QuotaUsage(PROJECT, "port", 9, 3), maximum)
-    assert reason == (None if fits else "Quota limit 2 for port must be greater than or equal to already used 3")
+    assert reason == (
+        None if fits else f"Quota limit {maximum} for port must be greater than or equal to already used 3"
+    )
 
 
 async def make_all(cloud: Cloud, requests: list[PortRequest]) -> list[Any]:

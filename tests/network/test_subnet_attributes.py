@@ -102,6 +102,21 @@ def test_wrong_name_servers_and_routes_are_refused(
         check()
 
 
+def test_as_many_as_may_be_are_taken_in_their_canonical_form() -> None:
+    nameservers = ["2001:DB8::1", *(f"2001:db8::{number}" for number in range(2, 6))]
+    assert subnet_attributes.check_nameservers(nameservers, 6) == ("2001:db8::1", *nameservers[1:])
+    routes = [HostRoute(f"10.{number}.0.0/24", "10.0.0.1") for number in range(20)]
+    assert subnet_attributes.check_host_routes(routes, 4) == tuple(routes)
+    assert subnet_attributes.check_host_routes([HostRoute("2001:DB8::/64", "FE80::1")], 6) == (
+        HostRoute("2001:db8::/64", "fe80::1"),
+    )  # fmt: skip
+    types = ["compute:" + "x" * 247, *(f"network:{number}" for number in range(63))]
+    assert subnet_attributes.check_service_types(types) == tuple(types)
+    for wrong in ([*types, "network:more"], ["compute:" + "x" * 248], ["compute:\0"]):
+        with pytest.raises(InvalidInput):
+            subnet_attributes.check_service_types(wrong)
+
+
 @pytest.mark.parametrize("zone", ["eth0", "\x00", "a" * 1000])
 def test_addresses_that_hosts_are_told_have_no_zone(zone: str) -> None:
     """It is any text whatever, NUL too, which the database does not take."""
@@ -116,6 +131,11 @@ def test_addresses_that_hosts_are_told_have_no_zone(zone: str) -> None:
 def test_dhcp_needs_a_subnet_that_can_have_it(cidr: str) -> None:
     with pytest.raises(InvalidInput):
         subnet_attributes.check_dhcp(cidr)
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/30", "1.0.0.0/8", "2001:db8::/126", "::/64"])
+def test_subnets_that_can_have_dhcp(cidr: str) -> None:
+    subnet_attributes.check_dhcp(cidr)
 
 
 def test_service_types_are_device_owners_each_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
+from tests.network.parts import a_port, an_address
 from tests.next_call import before
 
 from roost.network.errors import (
@@ -111,13 +112,34 @@ def test_of_two_guests_of_a_host_with_one_address_the_first_holds_it() -> None:
     assert [port.server_id for port in plan.ports] == [GUEST]
 
 
+@pytest.mark.parametrize(
+    ("addresses", "listed", "expected"),
+    [
+        (["10.0.0.2"], {("s", "10.0.0.2")}, True),
+        ([], {("s", "10.0.0.2")}, False),
+        (["10.0.0.2", "10.0.0.3"], {("s", "10.0.0.2")}, False),
+        (["10.0.0.2"], set(), False),
+        (["10.0.0.2"], {("s", "10.0.0.2"), ("s", "10.0.0.3")}, False),
+    ],
+)
+def test_a_hidden_port_is_right_when_it_has_and_lists_what_it_should(
+    addresses: list[str], listed: set[tuple[str, str]], expected: bool
+) -> None:
+    (wanted,) = plan_host([guest("10.0.0.2")], Host("h1", frozenset()), {"10.0.0.2": [place()]}).ports
+    assert is_held(a_port(*map(an_address, addresses)), listed, wanted) is expected
+
+
 def test_a_host_that_nobody_declared_reaches_nothing() -> None:
     plan = plan_host([guest("10.0.0.2")], None, {"10.0.0.2": [place()]})
     assert (plan.ports, plan.answers[0].unknown) == ((), ("10.0.0.2",))
 
 
 def test_what_is_no_address_is_left_out() -> None:
-    assert list_pairs([guest("10.0.0.2", "2001:DB8::1", "nonsense")]) == [(None, "10.0.0.2"), (None, "2001:db8::1")]
+    other = UnknownGuest(
+        server_id=OTHER, host="h1", nics=(ListedNic(mac_address="m", addresses=("10.0.0.2",), network_id="n"),)
+    )
+    pairs = [(None, "10.0.0.2"), (None, "2001:db8::1"), ("n", "10.0.0.2")]
+    assert list_pairs([other, guest("10.0.0.2", "2001:DB8::1", "nonsense"), guest("10.0.0.2")]) == pairs
     assert [canonical(text) for text in ("2001:DB8::1", "nonsense")] == ["2001:db8::1", "nonsense"]
 
 
