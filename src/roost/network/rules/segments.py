@@ -48,12 +48,12 @@ def segment_aggregate_uuid(segment_id: str) -> str:
 
 
 def reaches(host: Host | None, physical_network: str | None) -> bool:
-    """Return whether the host reaches the physical network. Every host, known or not, reaches None."""
+    """Return whether the host reaches the physical network. physical_network: None for one that every host reaches."""
     return physical_network is None or (host is not None and physical_network in host.physical_networks)
 
 
 def is_in_cell(host: Host | None, cell: str | None) -> bool:
-    """Return whether the host may have addresses of a pool of the cell. Every host, known or not, is in None."""
+    """Return whether the host is in the cell, and may have addresses of its pools. cell: None for every cell."""
     return cell is None or (host is not None and host.cell == cell)
 
 

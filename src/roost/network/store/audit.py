@@ -20,7 +20,7 @@ ORDER BY port_id LIMIT $2
 
 
 async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """Return a page of ports with addresses that a claim should count, by id. A port may be deleted."""
+    """Return a page of the ports with addresses that a claim should count, by id. Some may not exist any more."""
     return [row["port_id"] for row in await tx.fetch(LIST_HOLDERS, after or None, limit)]
 
 
