@@ -182,9 +182,6 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
     "an address of a pool is marked as of none": (
         ADDRESS_WRONG, ("UPDATE network.address SET in_pool = false WHERE port_id = '{loose}'",),
     ),
-    "an address that is capacity is marked as not claimed": (
-        ADDRESS_WRONG, ("UPDATE network.address SET claimed = false WHERE port_id = '{loose}'",),
-    ),
     "an address outside the pools is marked as of them": (
         ADDRESS_WRONG,
         (

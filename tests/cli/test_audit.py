@@ -134,9 +134,6 @@ CLAIMING = "INSERT INTO network.intent SELECT id, now() + interval '1 h' FROM un
 WORKING = "INSERT INTO compute.work (server_id, stage) VALUES ('{server}', 'delete'), ('{keeper}', 'delete')"
 PUBLISHING = "UPDATE network.publication SET wanted = wanted + 1"
 PLACING = "UPDATE compute.host SET wanted = wanted + 1"
-CHANGING = """UPDATE network.subnet SET change = jsonb_build_object('id', id, 'before', jsonb_build_object(
-    'name', name, 'description', '', 'gateway_ip', gateway_ip, 'enable_dhcp', true, 'dns_nameservers', '[]'::jsonb,
-    'host_routes', '[]'::jsonb, 'service_types', '[]'::jsonb, 'segment_id', segment_id, 'pools', '[]'::jsonb))"""
 
 UNDER_WAY = (
     ("a claim is of a port that is not there", RELEASING),
@@ -145,10 +142,7 @@ UNDER_WAY = (
     ("the addresses of a port are deleted", CLAIMING),
     ("the claim of a port is larger than its addresses", RELEASING),
     ("the claim of a port is larger than its addresses", CLAIMING),
-    ("the claim of a port is larger than its addresses", CHANGING),
     ("the claim of a port is deleted", CLAIMING),
-    ("free ranges overlap addresses", CHANGING),
-    ("an address of a pool is marked as of none", CHANGING),
     ("the network service does not know a host", PLACING),
     ("the sharing trait of a segment is gone", PUBLISHING),
     ("the host aggregate of a segment is gone", f"{PUBLISHING}; {PLACING}"),
@@ -317,7 +311,9 @@ async def test_the_command_shows_what_it_repairs_and_its_exit_statuses_are_kept(
 
 
 async def test_a_database_of_another_version_is_refused_and_a_ledger_alone_is_audited(books: Books) -> None:
-    await books.execute("UPDATE network.alembic_step SET version_num = 'network_0000'")
+    await books.execute(
+        "UPDATE network.alembic_step SET version_num = 'network_0000' WHERE version_num < 'network_0011'"
+    )
     assert await asyncio.to_thread(manage, "--database", books.dsn) == (
         255, "", "roost-manage: the schemas network of the database are not of this version of Roost: `roost serve` "
         "brings them up to date\n",

@@ -12,6 +12,7 @@ from roost.network.errors import (
     OverlappingAllocationPools,
 )
 from roost.network.model.networks import AddressRange
+from roost.network.model.ports import Given
 from roost.network.rules import addressing
 from roost.network.rules.addressing import Demand
 
@@ -125,6 +126,49 @@ def test_a_start_is_an_address_of_the_pools(spans: list[tuple[int, int]], random
     assert (start in as_set(pools)) if pools else start is None
 
 
+class Chosen(Random):
+    """Chance that is known: the place is `place`."""
+
+    place = 0
+
+    def randrange(self, *_: object) -> int:
+        return self.place
+
+
+def test_each_address_of_the_pools_is_the_start_by_one_choice() -> None:
+    numbers, random = {1, 2, 3, 7, 9, 10}, Chosen()
+    starts = []
+    for place in range(len(numbers)):
+        random.place = place
+        starts.append(addressing.choose_start(as_ranges(numbers), random))
+    assert starts == sorted(numbers)
+
+
+def test_an_address_is_given_with_what_its_demand_says_of_it() -> None:
+    demands = [
+        Demand("named", ("s",), 3), Demand("next", ("s",), claimed=False),
+        Demand("outside", ("s",), 1, in_pool=False, claimed=False),
+    ]  # fmt: skip
+    answers, _ = addressing.hand_out(demands, {"s": [AddressRange(2, 9)]})
+    assert answers == [
+        Given("named", "s", 3, in_pool=True, claimed=True), Given("next", "s", 2, in_pool=True, claimed=False),
+        Given("outside", "s", 1, in_pool=False, claimed=False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "addresses"), [(2, [2, 3, None]), (3, [3, 2, None]), (4, [2, 3, None])])
+def test_each_address_of_a_range_comes_once_wherever_the_start_is(start: int, addresses: list[int | None]) -> None:
+    demands = [Demand(name, ("s",)) for name in "abc"]
+    answers, _ = addressing.hand_out(demands, {"s": [AddressRange(2, 3)]}, {"s": start})
+    assert [answer and answer.address for answer in answers] == addresses
+
+
+def test_what_a_port_gives_up_for_want_of_another_goes_to_nobody() -> None:
+    demands = [Demand("short", ("s",)), Demand("short", ("t",)), Demand("other", ("s",))]
+    answers, _ = addressing.hand_out(demands, {"s": [AddressRange(2, 9)], "t": []}, {"s": 5})
+    assert [answer and answer.address for answer in answers] == [None, None, 5]
+
+
 def test_a_64_is_one_range_and_any_of_it_can_be_the_start() -> None:
     plan = addressing.plan_subnet("2001:DB8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=6)
     assert (plan.cidr, plan.gateway_ip) == ("2001:db8::/64", "2001:db8::1")
@@ -156,6 +200,13 @@ def test_a_cidr_has_the_ip_version_that_is_said(cidr: str, ip_version: int) -> N
         addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
 
 
+@pytest.mark.parametrize(("ip_version", "example"), [(None, "10.0.0.0/24"), (4, "10.0.0.0/24"), (6, "2001:db8::/64")])
+@pytest.mark.parametrize("cidr", ["nonsense", "10.0.0.0"])
+def test_a_malformed_cidr_is_answered_with_one_of_its_version(cidr: str, ip_version: int | None, example: str) -> None:
+    with pytest.raises(InvalidInput, match=f"like {example}"):
+        addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
+
+
 def test_an_ipv6_gateway_may_be_link_local_and_then_all_hosts_are_the_pool() -> None:
     plan = addressing.plan_subnet("2001:db8::/126", gateway_ip="fe80::1", no_gateway=False, pools=None)
     assert plan.gateway_ip == "fe80::1"
@@ -178,8 +229,9 @@ def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
     plan = addressing.plan_subnet("10.0.0.0/28", gateway_ip=None, no_gateway=False, pools=None)
     assert plan.gateway_ip == "10.0.0.1"
     assert [(addressing.show(p.first), addressing.show(p.last)) for p in plan.pools] == [("10.0.0.2", "10.0.0.14")]
-    plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip="10.0.0.3", no_gateway=False, pools=None)
-    assert addressing.count(plan.pools) == 5
+    for inside in ("10.0.0.2", "10.0.0.3", "10.0.0.6"):
+        plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip=inside, no_gateway=False, pools=None)
+        assert addressing.count(plan.pools) == 5
     for outside in ("10.0.1.1", "9.0.0.1"):
         plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip=outside, no_gateway=False, pools=None)
         assert (plan.gateway_ip, addressing.count(plan.pools)) == (outside, 6)
@@ -276,7 +328,6 @@ def test_a_gateway_is_a_host_address_or_elsewhere(cidr: str, gateway: str, refus
         (None, ["10.0.0.0 10.0.0.5"], OutOfBoundsAllocationPool),
         (None, ["10.0.0.9 10.0.0.15"], OutOfBoundsAllocationPool),
         (None, ["10.0.0.5 10.0.0.4"], InvalidInput),
-        (None, ["10.0.0.5"] * (addressing.POOLS_MAX + 1), InvalidInput),
     ],
 )
 def test_pools_are_in_order_of_hosts_and_without_the_gateway(
@@ -292,6 +343,14 @@ def test_pools_are_in_order_of_hosts_and_without_the_gateway(
     if number is not None:
         with pytest.raises(error, match=f"^Gateway {gateway} is within the allocation pool"):
             addressing.refuse_gateway_in_pools(number, parsed(*pools))
+
+
+def test_a_subnet_has_so_many_pools_and_no_more() -> None:
+    texts = [addressing.show(addressing.parse("10.0.0.1") + number) for number in range(addressing.POOLS_MAX + 1)]
+    pairs = [(text, text) for text in texts]
+    assert len(addressing.plan_pools("10.0.0.0/16", None, pairs[1:])) == addressing.POOLS_MAX
+    with pytest.raises(InvalidInput, match="at most 1000 allocation pools, 1001 were given"):
+        addressing.plan_pools("10.0.0.0/16", None, pairs)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,10 @@ from roost.seams.compute import PortsChange
 from roost.seams.placement import IPV4_ADDRESS
 
 
-@pytest.mark.parametrize("modes", [SLAAC, STATELESS], ids=["slaac", "stateless"])
-async def test_an_automatic_subnet_takes_its_addresses_with_it(cloud: Cloud, modes: dict[str, str]) -> None:
+async def test_an_automatic_subnet_takes_its_addresses_with_it(cloud: Cloud) -> None:
     """Also of who named the subnet, and of all owners but routers' interfaces."""
     network = await cloud.plain("10.0.0.0/24", physical_network="rack1")
-    going = await cloud.subnet(network, "2001:db8:a::/64", **modes)
+    going = await cloud.subnet(network, "2001:db8:a::/64", **STATELESS)
     await cloud.subnet(network, "2001:db8:b::/64", **SLAAC)
     servers = [cloud.networks.env.new_uuid() for _ in range(2)]
     of_server = await create(cloud, network, device_id=servers[0])
@@ -46,12 +45,13 @@ async def test_an_automatic_subnet_takes_its_addresses_with_it(cloud: Cloud, mod
     await assert_books_agree(cloud.networks.database)
 
 
-@pytest.mark.parametrize("owner", uses.INTERFACE_OWNERS)
-async def test_a_routers_interface_keeps_its_automatic_subnet_and_all_addresses(cloud: Cloud, owner: str) -> None:
+async def test_a_routers_interface_keeps_its_automatic_subnet_and_all_addresses(cloud: Cloud) -> None:
     network = await cloud.network()
     subnet = await cloud.subnet(network, "2001:db8::/64", **SLAAC)
     port = await create(cloud, network, device_id=cloud.networks.env.new_uuid())
-    router = await create(cloud, network, fixed_ips=[{"ip_address": "2001:db8::1"}], device_owner=owner)
+    router = await create(
+        cloud, network, fixed_ips=[{"ip_address": "2001:db8::1"}], device_owner=uses.INTERFACE_OWNERS[-1]
+    )
     with pytest.raises(SubnetInUse, match=f"Router ports have addresses in subnet {subnet.id}: delete {router.id}"):
         await subnets.delete_subnet(cloud.networks, subnet.id)
     assert await listed(cloud) == sorted([port, router], key=lambda one: one.id)

@@ -1,5 +1,7 @@
 """Ranges of addresses, against sets of whole numbers."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.test_availability import a_subnet
@@ -22,6 +24,8 @@ def ranges(numbers: set[int]) -> tuple[AddressRange, ...]:
 def numbers_of(items: tuple[AddressRange, ...]) -> set[int]:
     found = [number - BASE for item in items for number in range(item.first, item.last + 1)]
     assert len(found) == len(set(found)), "ranges overlap"
+    assert all(item.first <= item.last for item in items), "a range is empty"
+    assert all(one.last + 1 < other.first for one, other in itertools.pairwise(items)), "ranges touch"
     return set(found)
 
 
