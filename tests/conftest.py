@@ -31,6 +31,8 @@ settings.load_profile("roost")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile Roost again
 
+pytest_plugins = ("tests.costs",)
+
 LONGEST = (
     "tests/test_postgres_versions.py",
     "tests/upgrade/",
