@@ -20,6 +20,7 @@ from tests.postgres_servers import PG_BIN
 from tests.sampling import deselect
 
 from roost.cli.serving.roles import SCHEMAS
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -29,6 +30,8 @@ settings.register_profile("roost", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("roost")
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile Roost again
+
+pytest_plugins = ("tests.costs",)
 
 LONGEST = (
     "tests/test_postgres_versions.py",
@@ -116,13 +119,25 @@ def data_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres(reachable_dir: Path) -> Iterator[PrivatePostgres]:
-    """A PostgreSQL without fsync, for tests that do not kill it; with a migrated database `template`."""
-    server = PrivatePostgres(reachable_dir, pg_bin=PG_BIN, settings={"fsync": "off"})
+    """A PostgreSQL for tests that do not kill it; with a database `template`, migrated, with the standard names.
+
+    Each copy of a database is a checkpoint, after which PostgreSQL would log every page that is written to as a whole.
+    """
+    server = PrivatePostgres(reachable_dir, pg_bin=PG_BIN, settings={"fsync": "off", "full_page_writes": "off"})
     server.start()
     server._query("CREATE DATABASE template")
-    upgrade(server.dsn.replace("/roost?", "/template?"), SCHEMAS)
+    dsn = server.dsn.replace("/roost?", "/template?")
+    upgrade(dsn, SCHEMAS)
+    asyncio.run(insert_standard_names(dsn))
     yield server
     server.stop()
+
+
+async def insert_standard_names(dsn: str) -> None:
+    """Do once what every process begins with, so that no test has to wait for it."""
+    database = await Database.open(dsn, size=1)
+    await sync_standard_names(Ledger(database))
+    await database.close()
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ OLD_AGENTS = "old_agents"
 IN_A_SERVICE = rf"roost\.\w+\.({OLD_AGENTS}\.)?"
 KNOW_OLD_AGENTS = {
     *("cli/serving/cloud_wiring.py", "cli/managing/upgrade_check.py"),
-    *("cli/agent_command.py", "agent/agent.py"),
+    *("cli/agent_command.py", "agent/agent.py", "network/api/ports.py"),
 }
 """What wires them, in services and in agents; release 2.0 takes these lines out, and deletes the rest."""
 
@@ -103,6 +103,10 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def name(self) -> str:
         parts = ["roost", *self.path.removesuffix(".py").split("/")]
@@ -121,13 +125,16 @@ class Module:
             return ROOMS.get(self.path.replace(f"/{OLD_AGENTS}/", "/").split("/")[1], "")
         return "rule" if self.wing == "scheduling" else ""
 
-    def imports(self) -> Iterator[tuple[str, int]]:
+    @cached_property
+    def imports(self) -> list[tuple[str, int]]:
         """(what is imported: a module, or a module and a name in it, line)."""
-        for node in ast.walk(self.tree):
+        found: list[tuple[str, int]] = []
+        for node in self.nodes:
             if isinstance(node, ast.Import):
-                yield from ((alias.name, node.lineno) for alias in node.names)
+                found += ((alias.name, node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+                found += ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        return found
 
 
 House = Sequence[Module]
@@ -152,7 +159,7 @@ def files_are_short(house: House) -> Iterator[Breach]:
 
 def functions_fit_a_screen(house: House) -> Iterator[Breach]:
     for module in house:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 if lines > FUNCTION_LINES_MAX:
@@ -171,7 +178,7 @@ def files_say_what_they_are(house: House) -> Iterator[Breach]:
 def bare_names(house: House) -> Iterator[Breach]:
     for module in house:
         kept = "held" if module.path == "compute/model/work.py" else ""  # Plan.held is written in databases
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE_NAMES - {kept}:
                 yield module, node.lineno, f"{node.id!r} names no kind of thing: {node.id}_… or a noun"
 
@@ -183,7 +190,7 @@ def names_say_what_they_name(house: House) -> Iterator[Breach]:
 
 def docstrings_without_a_verb(house: House) -> Iterator[Breach]:
     for module in house:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             words = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ""
             if words and not VERBS.match(words):
                 yield module, node.lineno, f"{words.split()[0]!r} is no verb of VERBS"
@@ -204,7 +211,7 @@ def services_files_are_in_rooms(house: House) -> Iterator[Breach]:
 def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
     for module in house:
         forbidden = ROOM_IMPORTS.get(module.room, set())
-        for imported, line in module.imports():
+        for imported, line in module.imports:
             if imported not in HARMLESS and any(_within(imported, name) for name in forbidden):
                 yield module, line, f"a {module.room} file may not import {imported}"
             if module.room in ("rule", "model") and re.match(rf"{IN_A_SERVICE}(store|service|api)\b", imported):
@@ -225,19 +232,18 @@ def structs_of_two_rooms_are_in_the_model(house: House) -> Iterator[Breach]:
         if isinstance(node, ast.ClassDef)
     }
     for module in house:
-        imports = list(module.imports())
         alias_of = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
         attributes = [
             (f"{alias_of[node.value.id]}.{node.attr}", node.lineno)
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in alias_of
         ]
-        for name, line in [*imports, *attributes]:
+        for name, line in [*module.imports, *attributes]:
             owner = structs.get(name)
             if owner and owner.room != module.room and "store" in (owner.room, module.room):
                 yield module, line, f"{name} is used by two rooms: it belongs in the model of {owner.wing}"
@@ -247,7 +253,7 @@ def rules_are_pure(house: House) -> Iterator[Breach]:
     for module in house:
         if module.room not in ("rule", "model"):
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
                 yield module, node.lineno, f"a {module.room} file awaits nothing"
             if isinstance(node, ast.Call):
@@ -265,8 +271,8 @@ def sql_lives_in_constants_of_stores(house: House) -> Iterator[Breach]:
         for statement in module.tree.body:
             if isinstance(statement, ast.Assign | ast.AnnAssign):
                 constants |= {id(node) for node in ast.walk(statement)}
-        docstrings = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(module.tree):
+        docstrings = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
+        for node in module.nodes:
             if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or id(node) in docstrings:
                 continue
             if not SQL.match(node.value):
@@ -283,14 +289,14 @@ def transactions_belong_to_services(house: House) -> Iterator[Breach]:
     for module in house:
         if module.room not in ("api", "store", "rule", "model"):
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Attribute) and node.attr == "transaction":
                 yield module, node.lineno, f"a {module.room} file opens no transaction"
 
 
 def wings_import_what_they_may(house: House) -> Iterator[Breach]:
     for module in house:
-        for imported, line in module.imports():
+        for imported, line in module.imports:
             if not imported.startswith("roost.") or _within(imported, "roost.platform"):
                 continue
             allowed = WINGS.get(module.wing)
@@ -303,14 +309,14 @@ def wings_import_what_they_may(house: House) -> Iterator[Breach]:
 def only_the_wiring_knows_old_agents(house: House) -> Iterator[Breach]:
     for module in house:
         is_of_them = OLD_AGENTS in module.name.split(".")
-        for imported, line in module.imports() if not is_of_them and module.path not in KNOW_OLD_AGENTS else ():
+        for imported, line in module.imports if not is_of_them and module.path not in KNOW_OLD_AGENTS else ():
             if imported.startswith("roost.") and OLD_AGENTS in imported.split("."):
                 yield module, line, f"only what wires old agents imports {imported}"
 
 
 def platform_names_no_wing(house: House) -> Iterator[Breach]:
     for module in house:
-        for node in ast.walk(module.tree) if module.wing == "platform" else ():
+        for node in module.nodes if module.wing == "platform" else ():
             if isinstance(node, ast.Constant) and node.value in WINGS and node.value != "platform":
                 yield module, node.lineno, f"platform names the wing {node.value}"
 
@@ -321,7 +327,7 @@ def _edges(house: House) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for module in house:
         to = found.setdefault(module.name, {})
-        for imported, line in module.imports():
+        for imported, line in module.imports:
             target = imported if imported in names else imported.rpartition(".")[0]
             if target in names and target != module.name:
                 to.setdefault(target, line)

@@ -78,7 +78,7 @@ def test_it_is_installed_without_a_postgresql_and_says_so(built: Path, tmp_path:
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(f"{others}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir"]
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir", "--no-compile"]
     done = subprocess.run([*pip, "install", *options, str(distribution)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (packages / "roost" / "cli").is_dir()

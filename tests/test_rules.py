@@ -47,13 +47,14 @@ def calls_of(text: str) -> Iterator[Rule]:
     """
     tree = ast.parse(text)
     meaning: dict[str, tuple[str, str]] = {}
-    modules = set()
+    modules, dotted = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("roost"):
             modules.add(node.module)
             meaning |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names if alias.name.startswith("roost")}
+            dotted |= {alias.name for alias in node.names if alias.name.startswith("roost")}
+    modules |= dotted
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in meaning:
             yield meaning[node.id]
@@ -62,8 +63,8 @@ def calls_of(text: str) -> Iterator[Rule]:
             if isinstance(node.value, ast.Name) and node.value.id in meaning:
                 parent, last = meaning[node.value.id]
                 yield f"{parent}.{last}", node.attr
-            elif (dotted := ast.unparse(node.value)) in modules:
-                yield dotted, node.attr
+            elif dotted and (name := ast.unparse(node.value)) in dotted:
+                yield name, node.attr
 
 
 def uncalled(house: Iterable[Module], tests: Mapping[str, str]) -> list[str]:
