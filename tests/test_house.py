@@ -414,7 +414,7 @@ def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
     assert not breaches, "\n" + "\n".join(breaches)
 
 
-NETWORK_MAX = [(bare_names, 209), (docstrings_without_a_verb, 274), (sentences_to_read_twice, 12)]
+NETWORK_MAX = [(bare_names, 134), (docstrings_without_a_verb, 88), (sentences_to_read_twice, 4)]
 """How often the network wing still breaks these rules. The numbers only fall."""
 
 
