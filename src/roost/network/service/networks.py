@@ -36,25 +36,25 @@ from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
 CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu")
-"""Of a network, by its owner."""
+"""What its owner may change of a network."""
 
 
 async def list_networks(networks: Networks, ids: Sequence[str] | None = None) -> list[Network]:
-    """Return those of the networks that there are, or all, by id."""
+    """Return the networks of these ids that exist, by id; None is all."""
     async with networks.database.transaction(snapshot=True) as tx:
         return await _with_links(tx, await store.list_networks(tx, ids))
 
 
 async def get_network(networks: Networks, network_id: str) -> Network:
-    """One network. Raises NetworkNotFound."""
-    found = await list_networks(networks, [network_id])
-    if not found:
+    """Return one network. Raises NetworkNotFound."""
+    networks_read = await list_networks(networks, [network_id])
+    if not networks_read:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return found[0]
+    return networks_read[0]
 
 
 async def list_reachable(networks: Networks, project_id: str) -> dict[str, NetworkOwner]:
-    """The networks that the project owns, and those that are there for everybody."""
+    """Return the networks that the project owns, and those that everybody may use."""
     async with networks.database.transaction() as tx:
         return await store.list_reachable(tx, project_id)
 
@@ -62,33 +62,38 @@ async def list_reachable(networks: Networks, project_id: str) -> dict[str, Netwo
 async def list_segments(
     networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Segment]:
-    """Return segments, by id: those of the ids, those of the networks; None is any."""
+    """Return segments by id.
+
+    ids, network_ids: of which segments; None is any.
+    """
     async with networks.database.transaction() as tx:
         return await store.list_segments(tx, ids, network_ids=network_ids)
 
 
 async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) -> list[Network]:
-    """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
+    """Keep new networks, all or none; return them in order. Each link of a network becomes a segment.
 
     Raises InvalidInput for a flat network with provider attributes, OverQuota, SegmentsContainDuplicateEntry,
     VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    made = networks.stamp(Network, wanted)
-    for network in made:
+    new = networks.stamp(Network, wanted)
+    for network in new:
         flat.refuse_network(network)
-    segments = [_segment(networks, network, link) for network in made for link in _links(network)]
+    segments = [_segment(networks, network, link) for network in new for link in _links(network)]
     async with networks.database.transaction() as tx:
-        await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in made))
-        await store.insert_networks(tx, made)
+        await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in new))
+        await store.insert_networks(tx, new)
         await _insert_segments(tx, segments)
-        found = await _with_links(tx, await store.list_networks(tx, [network.id for network in made]))
-    by_id = {network.id: network for network in found}
-    return [by_id[network.id] for network in made]
+        networks_read = await _with_links(tx, await store.list_networks(tx, [network.id for network in new]))
+    by_id = {network.id: network for network in networks_read}
+    return [by_id[network.id] for network in new]
 
 
 async def update_network(networks: Networks, network_id: str, changes: NetworkChanges) -> Network:
-    """Change a network. Raises NetworkNotFound, RevisionNumberConstraintFailed, InvalidInput for what carries it,
-    InvalidSharedSetting while other projects have ports on it, NetworkMTUSubnetConflict.
+    """Change a network.
+
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, InvalidInput for another link, InvalidSharedSetting while
+    other projects have ports on it, NetworkMTUSubnetConflict.
     """
     async with networks.database.transaction() as tx:
         (network,) = await _with_links(tx, [await lock_network(tx, network_id)])
@@ -102,24 +107,28 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
                 )
         if changes.mtu is not None:
             links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
-        said = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
-        await store.update_network(tx, msgspec.structs.replace(network, **said))
+        fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
+        await store.update_network(tx, msgspec.structs.replace(network, **fields))
     return await get_network(networks, network_id)
 
 
 async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) -> list[Segment]:
-    """Keep new segments, all or none; provider and host aggregate of each come with its first subnet.
+    """Keep new segments, all or none; return them in order.
+
+    A segment's provider and host aggregate are made with its first subnet.
 
     Raises NetworkNotFound, InvalidInput for a flat network, SubnetsNotAllAssociatedWithSegments when the network has
     subnets without a segment, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    made = networks.stamp(Segment, wanted)
+    new = networks.stamp(Segment, wanted)
     async with networks.database.transaction() as tx:
-        found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
-        subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))
-        plain = {one.network_id for one in subnets if one.segment_id is None and not uses.needs_no_segment(one)}
-        for segment in made:
-            network = found.get(segment.network_id)
+        networks_locked = await store.lock_networks(tx, sorted({segment.network_id for segment in new}))
+        subnets = await subnet_rows.list_subnets(tx, network_ids=list(networks_locked))
+        plain = {
+            subnet.network_id for subnet in subnets if subnet.segment_id is None and not uses.needs_no_segment(subnet)
+        }
+        for segment in new:
+            network = networks_locked.get(segment.network_id)
             if network is None:
                 raise NetworkNotFound(f"Network {segment.network_id} could not be found.")
             flat.refuse_segment(network)
@@ -127,12 +136,12 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
                 raise SubnetsNotAllAssociatedWithSegments(
                     f"Network {network.id} has subnets without a segment: delete them first."
                 )
-        await _insert_segments(tx, made)
-    return made
+        await _insert_segments(tx, new)
+    return new
 
 
 async def update_segment(networks: Networks, segment_id: str, changes: SegmentChanges) -> Segment:
-    """Name or describe a segment anew. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
+    """Change the name or the description of a segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     async with networks.database.transaction() as tx:
         segment = await _lock_segment(tx, segment_id)
         refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=changes.revision)
@@ -145,9 +154,9 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
 
 
 async def delete_network(networks: Networks, network_id: str, *, revision: int | None = None) -> None:
-    """Delete a network with its segments and subnets, all at once.
+    """Delete a network with its segments and subnets, in one transaction.
 
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or somebody has claims.
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or somebody claims of it.
     """
     async with networks.database.transaction() as tx:
         _, providers = await _lock_unused(tx, network_id, revision)
@@ -167,19 +176,20 @@ async def delete_network(networks: Networks, network_id: str, *, revision: int |
 
 
 async def _lock_unused(tx: Connection, network_id: str, revision: int | None) -> tuple[Network, list[str]]:
-    """The network, and the providers that it may have; nobody gets addresses before the transaction ends.
+    """Lock the network and its subnets; return it and the providers that it may have.
 
+    Nobody gets addresses of it before the transaction ends.
     Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse.
     """
     network = await lock_network(tx, network_id)
     refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
-    held = await ports.count(tx, network_id)
-    if held and network.flat:
+    port_count = await ports.count(tx, network_id)
+    if port_count and network.flat:
         raise NetworkInUse(f"Servers have addresses of network {network_id}: delete them first.")
-    if held:
+    if port_count:
         raise NetworkInUse(
             f"Unable to complete operation on network {network_id}. There are one or more ports still in use on the "
-            f"network: delete the {held} first."
+            f"network: delete the {port_count} first."
         )
     await addresses.lock_subnets(tx, network.subnet_ids)
     return network, [network_id, *(network.subnet_ids if network.flat else network.segment_ids)]
@@ -193,45 +203,45 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
     async with networks.database.transaction() as tx:
         segment = await _lock_segment(tx, segment_id)
         refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=revision)
-        on_it = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
-        if on_it:
-            raise SegmentInUse(f"Segment {segment_id} still has {len(on_it)} subnets: delete them first.")
+        subnets = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
+        if subnets:
+            raise SegmentInUse(f"Segment {segment_id} still has {len(subnets)} subnets: delete them first.")
         await store.delete_segments(tx, [segment_id])
         await publication_rows.want(tx, [segment_id])
     await capacity.publish(networks, [segment_id])
 
 
 async def _lock_segment(tx: Connection, segment_id: str) -> Segment:
-    """The segment, with its network held as it is. Raises SegmentNotFound."""
-    found = await store.list_segments(tx, [segment_id])
-    if found:
-        await store.lock_network(tx, found[0].network_id)
-        found = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
-    if not found:
+    """Lock the segment's network; return the segment. Raises SegmentNotFound."""
+    segments_read = await store.list_segments(tx, [segment_id])
+    if segments_read:
+        await store.lock_network(tx, segments_read[0].network_id)
+        segments_read = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
+    if not segments_read:
         raise SegmentNotFound(f"Segment {segment_id} could not be found.")
-    return found[0]
+    return segments_read[0]
 
 
-async def _insert_segments(tx: Connection, made: Sequence[Segment]) -> None:
-    """In this order, which their times keep. Their networks are locked, or new."""
-    wanted = links.exclusive(segment.link for segment in made)
-    if wanted:
-        links.refuse_taken(wanted, await store.lock_links(tx, wanted))
+async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
+    """Write new segments; their times keep this order. Their networks are locked, or new."""
+    links_wanted = links.exclusive(segment.link for segment in new)
+    if links_wanted:
+        links.refuse_taken(links_wanted, await store.lock_links(tx, links_wanted))
     ordered = [
         msgspec.structs.replace(segment, created_at=segment.created_at + timedelta(microseconds=index))
-        for index, segment in enumerate(made)
+        for index, segment in enumerate(new)
     ]
     if ordered:
         await store.insert_segments(tx, ordered)
 
 
-async def _with_links(tx: Connection, found: Sequence[Network]) -> list[Network]:
-    by_network = await store.list_links(tx, [network.id for network in found])
-    return [msgspec.structs.replace(network, links=tuple(by_network.get(network.id, ()))) for network in found]
+async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[Network]:
+    by_network = await store.list_links(tx, [network.id for network in networks_read])
+    return [msgspec.structs.replace(network, links=tuple(by_network.get(network.id, ()))) for network in networks_read]
 
 
 def _links(network: Network) -> tuple[Link, ...]:
-    """What carries a new network: what is said of its segments, or of itself."""
+    """Return the links of a new network: those that the request lists, or the one that its provider attributes name."""
     if network.links or network.network_type is None:
         return network.links
     return (

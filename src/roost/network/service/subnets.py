@@ -1,4 +1,4 @@
-"""Subnets: made, shown, changed, deleted; what changes capacity is so when the call returns."""
+"""Subnets: made, shown, changed, deleted. The ledger knows a change of capacity when the call returns."""
 
 import asyncio
 from collections import Counter
@@ -31,6 +31,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.retries import retried
 
 SUBNETS_MAX = 1000
 ROUNDS_MAX = 20
@@ -41,29 +42,32 @@ log = structlog.get_logger()
 async def list_subnets(
     networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Subnet]:
-    """Return subnets, by id, each with its routes to its peers: those of the ids, of the networks; None is any."""
+    """Return subnets by id, each with its routes to its peers.
+
+    ids, network_ids: of which subnets; None is any.
+    """
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await store.list_subnets(tx, ids, network_ids=network_ids)
-        routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
+        subnets_read = await store.list_subnets(tx, ids, network_ids=network_ids)
+        routed = sorted({subnet.network_id for subnet in subnets_read if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}
         for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
             peers.setdefault(peer.network_id, []).append(peer)
     return [
         msgspec.structs.replace(item, host_routes=subnet_attributes.shown_routes(item, peers.get(item.network_id, ())))
-        for item in found
+        for item in subnets_read
     ]
 
 
 async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
-    """One subnet. Raises SubnetNotFound."""
-    found = await list_subnets(networks, [subnet_id])
-    if not found:
+    """Return one subnet. Raises SubnetNotFound."""
+    subnets_read = await list_subnets(networks, [subnet_id])
+    if not subnets_read:
         raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    return found[0]
+    return subnets_read[0]
 
 
 async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
-    """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
+    """Keep a new subnet that addressing.plan_subnet has checked. Its pools are capacity when the call returns.
 
     Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
     SubnetsNotAllAssociatedWithSegments, InvalidInput, OverQuota.
@@ -72,53 +76,56 @@ async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
 
 
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
-    """Keep new subnets, in order, all or none; when cancelled, none. Raises what create_subnet raises."""
+    """Keep new subnets, all or none; return them in order. A call that is cancelled keeps none.
+
+    Raises what create_subnet raises.
+    """
     new = networks.stamp(Subnet, wanted)
-    providers = sorted({made.provider_uuid for made in new})
+    providers = sorted({subnet.provider_uuid for subnet in new})
     try:
         async with networks.database.transaction() as tx:
             await _insert(networks, tx, new)
             await publication_rows.want(tx, providers)
         await capacity.publish(networks, providers)
-        for made in new:
-            if uses.is_automatic(made):
-                await automatic.spread(networks, made)
-        found = {subnet.id: subnet for subnet in await list_subnets(networks, [made.id for made in new])}
+        for subnet in new:
+            if uses.is_automatic(subnet):
+                await automatic.spread(networks, subnet)
+        subnets_by_id = {subnet.id: subnet for subnet in await list_subnets(networks, [subnet.id for subnet in new])}
     except asyncio.CancelledError:
         await _take_back(networks, new)
         raise
-    for made in new:
-        if made.id not in found:
-            raise SubnetNotFound(f"Subnet {made.id} was deleted as soon as it was made.")
-    return [found[made.id] for made in new]
+    for subnet in new:
+        if subnet.id not in subnets_by_id:
+            raise SubnetNotFound(f"Subnet {subnet.id} was deleted as soon as it was made.")
+    return [subnets_by_id[subnet.id] for subnet in new]
 
 
 async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> None:
-    """Write them, each checked beside those that there are and those before it."""
-    known = await network_rows.lock_networks(tx, sorted({made.network_id for made in new}))
-    named = sorted({made.segment_id for made in new if made.segment_id is not None})
+    """Write new subnets. Each is checked beside its network's subnets and the new ones before it."""
+    known = await network_rows.lock_networks(tx, sorted({subnet.network_id for subnet in new}))
+    named = sorted({subnet.segment_id for subnet in new if subnet.segment_id is not None})
     segments = {segment.id: segment for segment in await network_rows.list_segments(tx, named)} if named else {}
-    there: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
+    peers_by_network: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
     for subnet in await store.list_subnets(tx, network_ids=list(known)):
-        there[subnet.network_id].append(subnet)
-    for made in new:
-        if made.network_id not in known:
-            raise NetworkNotFound(f"Network {made.network_id} could not be found.")
-        others = there[made.network_id]
-        flat.refuse_subnet(known[made.network_id], made)
-        links.refuse_small_mtu(known[made.network_id].mtu, [made])
-        _refuse_wrong_segment(known[made.network_id], made, others, segments)
-        _refuse_overlap(made, others)
-        others.append(made)
-    await quotas.refuse_over(networks, tx, "subnet", Counter(made.project_id for made in new))
-    for made in new:
-        await store.insert_subnet(tx, made, spreading=uses.is_automatic(made))
+        peers_by_network[subnet.network_id].append(subnet)
+    for subnet in new:
+        if subnet.network_id not in known:
+            raise NetworkNotFound(f"Network {subnet.network_id} could not be found.")
+        peers = peers_by_network[subnet.network_id]
+        flat.refuse_subnet(known[subnet.network_id], subnet)
+        links.refuse_small_mtu(known[subnet.network_id].mtu, [subnet])
+        _refuse_wrong_segment(known[subnet.network_id], subnet, peers, segments)
+        _refuse_overlap(subnet, peers)
+        peers.append(subnet)
+    await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
+    for subnet in new:
+        await store.insert_subnet(tx, subnet, spreading=uses.is_automatic(subnet))
     await network_rows.revise_networks(tx, list(known))
 
 
-async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
-    """Whoever asked for them does not wait any more."""
-    for subnet in made:
+async def _take_back(networks: Networks, new: Sequence[Subnet]) -> None:
+    """Delete the new subnets of a request that was cancelled, as far as they came."""
+    for subnet in new:
         try:
             await delete_subnet(networks, subnet.id)
         except SubnetNotFound:
@@ -128,7 +135,7 @@ async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
 
 
 async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChanges) -> Subnet:
-    """Change a subnet as a client; what it is capacity for is so when the call returns.
+    """Change a subnet as a client. The ledger knows its new capacity when the call returns.
 
     Raises SubnetNotFound, RevisionNumberConstraintFailed, what subnet_updates.decide_update raises, SubnetInUse when
     builds have claims that would have no address, PublicationPending.
@@ -165,7 +172,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
-    """Lock the subnet with its network; return it as it is, and as it is to be. Raises as update_subnet does."""
+    """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
     network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
     subnet = await _lock_subnet(tx, subnet_id)
@@ -189,7 +196,10 @@ async def take(
     change: Callable[[Connection], Awaitable[Taken]],
     refusal: RoostError,
 ) -> None:
-    """See capacity.take; claims on their way back are no reason to refuse. Raises the refusal, not CapacityInUse."""
+    """Commit what `change` writes once the ledger agrees: see capacity.take.
+
+    Claims that are due for release are released before a refusal. Raises the refusal in place of CapacityInUse.
+    """
     try:
         await capacity.take(networks, provider_uuids, change)
     except CapacityInUse:
@@ -202,11 +212,11 @@ async def take(
 
 
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
-    """Delete a subnet once the ledger agrees that it is capacity no more.
+    """Delete a subnet once the ledger agrees to lose its capacity.
 
-    One whose addresses follow from MACs is no capacity: it goes at once, and they with it. Raises SubnetNotFound,
-    RevisionNumberConstraintFailed, SubnetInUse while ports (there: routers' interfaces) have addresses in it, or builds
-    have claims on the last of a segment.
+    A subnet whose addresses follow from MACs has no capacity: it is deleted at once, with these addresses. Only
+    routers' interfaces keep it. Raises SubnetNotFound, RevisionNumberConstraintFailed, SubnetInUse while ports have
+    addresses in it, or while builds have claims on a segment's last subnet.
     """
     async with networks.database.transaction() as tx:
         subnets_read = await store.list_subnets(tx, [subnet_id])
@@ -228,29 +238,33 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
     await take(networks, [subnet.provider_uuid for subnet in subnets_read], change, SubnetInUse(in_use))
 
 
-async def _delete_automatic(networks: Networks, seen: Subnet, revision: int | None) -> None:
-    """Ports are locked before subnets: who got an address there just before that is locked in another round."""
-    subnet_id = seen.id
-    for _ in range(ROUNDS_MAX):
-        async with networks.database.transaction() as tx:
-            await network_rows.hold_networks(tx, [seen.network_id])
-            holders = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
-            subnet = await _lock_for_delete(tx, subnet_id, revision)
-            if not holders.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
-                continue
-            servers = await automatic.drop(tx, subnet, holders.values())
-            await store.delete_subnets(tx, [subnet.id])
-            await network_rows.revise_networks(tx, [subnet.network_id])
-            await publication_rows.want(tx, [subnet.provider_uuid])
-            break
-    else:
-        raise SubnetInUse(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
+class _PortsJoined(SubnetInUse):
+    """Ports got addresses in the subnet between the locks of its ports and its own."""
+
+
+@retried(_PortsJoined, most=ROUNDS_MAX)
+async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: int | None) -> None:
+    """Delete a subnet whose addresses follow from MACs, with these addresses.
+
+    Ports are locked before subnets. A port that gets an address in between is locked by the next attempt.
+    """
+    subnet_id = subnet_read.id
+    async with networks.database.transaction() as tx:
+        await network_rows.hold_networks(tx, [subnet_read.network_id])
+        ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
+        subnet = await _lock_for_delete(tx, subnet_id, revision)
+        if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
+            raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
+        servers = await automatic.drop(tx, subnet, ports_locked.values())
+        await store.delete_subnets(tx, [subnet.id])
+        await network_rows.revise_networks(tx, [subnet.network_id])
+        await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
 
 
 async def lock_network(tx: Connection, network_id: str) -> Network:
-    """The network, held as it is. Raises NetworkNotFound."""
+    """Lock the network and return it. Raises NetworkNotFound."""
     network = await network_rows.lock_network(tx, network_id)
     if network is None:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
@@ -258,7 +272,7 @@ async def lock_network(tx: Connection, network_id: str) -> Network:
 
 
 async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
-    """The subnet, locked. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
+    """Lock the subnet and return it. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
     subnet = await _lock_subnet(tx, subnet_id)
     if subnet is None:
         raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
@@ -268,21 +282,25 @@ async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None)
 
 async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
     await addresses.lock_subnets(tx, [subnet_id])
-    found = await store.list_subnets(tx, [subnet_id])
-    return found[0] if found else None
+    subnets_read = await store.list_subnets(tx, [subnet_id])
+    return subnets_read[0] if subnets_read else None
 
 
 def _refuse_wrong_segment(
-    network: Network, subnet: Subnet, there: Sequence[Subnet], segments: Mapping[str, Segment]
+    network: Network, subnet: Subnet, peers: Sequence[Subnet], segments: Mapping[str, Segment]
 ) -> None:
-    """there: the network's subnets; segments: by id, the subnet's if it exists."""
-    segmented = any(other.segment_id is not None for other in there)
-    others = [other for other in there if not uses.needs_no_segment(other)]
+    """Raise why the subnet cannot be on the segment that it names, or on none.
+
+    peers: the network's subnets. segments: by id, the subnet's if it exists. Raises
+    SubnetsNotAllAssociatedWithSegments, SegmentNotFound, NetworkIdsDontMatch.
+    """
+    segmented = any(peer.segment_id is not None for peer in peers)
+    peers_routed = [peer for peer in peers if not uses.needs_no_segment(peer)]
     exempt = subnet.segment_id is None and uses.needs_no_segment(subnet)
-    if others and not exempt and segmented != (subnet.segment_id is not None):
-        said = "belong to segments: name one as segment_id" if segmented else "do not: leave segment_id out"
+    if peers_routed and not exempt and segmented != (subnet.segment_id is not None):
+        advice = "belong to segments: name one as segment_id" if segmented else "do not: leave segment_id out"
         raise SubnetsNotAllAssociatedWithSegments(
-            f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {said}."
+            f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {advice}."
         )
     if subnet.segment_id is None and not exempt and len(network.segment_ids) > 1:
         raise SubnetsNotAllAssociatedWithSegments(
@@ -296,12 +314,12 @@ def _refuse_wrong_segment(
         raise NetworkIdsDontMatch(f"Segment {subnet.segment_id} is not of network {network.id}.")
 
 
-def _refuse_overlap(subnet: Subnet, there: Sequence[Subnet]) -> None:
-    if len(there) >= SUBNETS_MAX:
+def _refuse_overlap(subnet: Subnet, peers: Sequence[Subnet]) -> None:
+    if len(peers) >= SUBNETS_MAX:
         raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
-    for other in there:
-        if addressing.overlap(subnet.cidr, other.cidr):
+    for peer in peers:
+        if addressing.overlap(subnet.cidr, peer.cidr):
             raise InvalidInput(
                 f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with another "
-                f"subnet: {other.id} ({other.cidr})."
+                f"subnet: {peer.id} ({peer.cidr})."
             )
