@@ -1,8 +1,8 @@
 """Addresses of ports: claimed, given and taken back, in sets.
 
 An address is planned (rules/requests.py), claimed in the ledger, and given. An intent is written with the plan: it says
-that a claim is on its way. The transaction that gives the addresses closes it. If the process dies in between, the
-intent expires, and the reconciler gives the claim back. Addresses are taken back before their claims: see releases.
+that a claim is on its way. The transaction that gives the addresses closes the intent. If the process dies in between,
+the intent expires, and the reconciler gives the claim back. Addresses are taken back before their claims: see releases.
 """
 
 from collections import Counter
@@ -42,31 +42,31 @@ from roost.seams.placement import (
     add_allocations,
 )
 
-Left = MutableMapping[tuple[str, ...], int]
-"""How many addresses are left: of a class, by (provider UUID, class); of subnets that are no capacity, by their ids."""
+AddressesLeft = MutableMapping[tuple[str, ...], int]
+"""(provider UUID, resource class) -> addresses left; of subnets that are no capacity: their ids -> addresses left."""
 
 log = structlog.get_logger()
 
 
 class Want(Struct, frozen=True, kw_only=True):
-    """What a port is to get. placings: alternatives, of which it gets one.
+    """What a port is to get.
 
-    held: what its addresses hold already, and go on to hold until the claim is trimmed. ticket: of the open intent of a
-    port that is there; None for one that is still to be made.
+    placings: alternatives, of which it gets one. claim_held: the claim of the addresses that it has, which stays until
+    it is trimmed. ticket: of the open intent of an existing port; None for a port that is still to be made.
     """
 
     port_id: str
     project_id: str
     placings: tuple[Placing, ...]
-    held: Allocations = {}
+    claim_held: Allocations = {}
     ticket: int | None = None
 
 
 class Intents:
-    """Open intents of ports that are there. What fails or is cancelled in their block leaves no intent and no claim.
+    """Open intents of existing ports. A block that fails or is cancelled leaves no intent and no claim.
 
-    If the database is away, they expire. A commit that is not heard of opens one too, so tickets are kept from the
-    statement on.
+    Without the database the intents expire. A commit whose answer is lost opens an intent too, so a ticket is kept as
+    soon as its row is written.
     """
 
     def __init__(self, networks: Networks) -> None:
@@ -74,7 +74,7 @@ class Intents:
         self._networks = networks
 
     async def open(self, tx: Connection, port_id: str) -> None:
-        """Say that a claim for the port is about to be made (R6). Raises PortChanged when somebody else is at it."""
+        """Say that a claim for the port is about to be made (R6). Raises PortChanged when somebody else makes one."""
         ticket = await claims.insert_intent(tx, port_id, self._networks.settings.intent_s)
         if ticket is None:
             raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
@@ -102,12 +102,12 @@ class Intents:
 
 
 def too_late(port_id: str) -> PortChanged:
-    """Return why nothing is given: the intent is gone, and the reconciler may have given back what was claimed."""
+    """Return the error of a port whose intent is gone: the reconciler may have given its claim back."""
     return PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
 
 
 async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple[NetworkState, Host | None]:
-    """Return what planning addresses needs; the network cannot be deleted before the transaction ends.
+    """Return what planning addresses needs. The network cannot be deleted before the transaction ends.
 
     host_name: "" without a host. Raises NetworkNotFound.
     """
@@ -127,7 +127,7 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
 
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
-    """Raise IpAddressAlreadyAllocated when a named address is held: better said before the claim than after."""
+    """Raise IpAddressAlreadyAllocated when a named address is taken already. Call it before the claim."""
     named = [
         (demand.subnet_ids[0], addressing.show(demand.address))
         for placing in placings
@@ -140,7 +140,7 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
 
 
 async def claim_one(networks: Networks, want: Want) -> Placing:
-    """Claim for one port; return what is claimed. Raises what `claim` returns for it."""
+    """Claim for one port; return the placing that is claimed. Raises the error that `claim` returns."""
     (answer,) = (await claim(networks, [want])).values()
     if isinstance(answer, RoostError):
         raise answer
@@ -148,27 +148,27 @@ async def claim_one(networks: Networks, want: Want) -> Placing:
 
 
 async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
-    """Claim for each port one of its placings, the best with most free first; return by port which, or why none.
+    """Claim one of its placings for each port; return by port id the placing, or the error.
 
-    IpAddressGenerationFailure: there is no room. PortChanged: somebody else claims for the port, or may have since its
-    intent is gone; the caller then abandons the claim.
+    The best placings are tried first, of equals that with most free. IpAddressGenerationFailure: there is no room.
+    PortChanged: somebody else claims for the port, or its intent is gone; the caller then abandons the claim.
     """
-    left = await _list_left(networks, wants)
+    addresses_left = await _list_addresses_left(networks, wants)
     generations = await _read_generations(networks, [want for want in wants if want.ticket is not None])
     answers: dict[str, Placing | RoostError] = {
         want.port_id: too_late(want.port_id)
         for want in wants
         if want.ticket is not None and want.port_id not in generations
     }
-    # What is full is not asked, or a network that is full all over would cost a claim for each of its segments.
-    untried = {want.port_id: _with_room(left, want.placings) for want in wants}
+    # What is full is not claimed, or a network that is full all over would cost a claim for each of its segments.
+    untried = {want.port_id: _with_room(addresses_left, want.placings) for want in wants}
     crash_point("port.before-claim")
     waiting = [want for want in wants if want.port_id not in answers and untried[want.port_id]]
     while waiting:
-        asked = {want.port_id: _take_best(left, untried, want.port_id) for want in waiting}
-        claiming = [want for want in waiting if asked[want.port_id].claimed]
+        placings = {want.port_id: _take_best(addresses_left, untried, want.port_id) for want in waiting}
+        claiming = [want for want in waiting if placings[want.port_id].claimed]
         groups = [
-            ClaimGroup((_consumer_claim(want, asked[want.port_id], generations.get(want.port_id)),))
+            ClaimGroup((_consumer_claim(want, placings[want.port_id], generations.get(want.port_id)),))
             for want in claiming
         ]
         results = await networks.placement.claim(groups) if groups else []
@@ -180,7 +180,7 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
         for want in waiting:
             refusal = refusals.get(want.port_id)
             if refusal is None:
-                answers[want.port_id] = asked[want.port_id]
+                answers[want.port_id] = placings[want.port_id]
             elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in refusal.shortfalls):
                 text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
                 answers[want.port_id] = PortChanged(text)
@@ -190,10 +190,10 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
 
 
 async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[str, int | None]:
-    """Return the generations of the ports' consumers, None for one that is not there, of ports whose intent is.
+    """Return the consumers' generations of the ports whose intents are still open; None for no consumer.
 
-    A generation counts only if it was read under the intent. With a later one the claim would be instead of the one
-    that somebody else has made since, perhaps for an address that the port has by now.
+    A generation counts only if it was read under the intent. A claim with a later one would replace a claim that
+    somebody else has made since, perhaps for an address that the port has by now.
     """
     if not wants:
         return {}
@@ -214,57 +214,59 @@ def _consumer_claim(want: Want, placing: Placing, generation: int | None) -> Con
         consumer_type=ConsumerType.PORT.value,
         project_id=want.project_id,
         user_id=want.project_id,
-        allocations=add_allocations(want.held, placing.claim),
+        allocations=add_allocations(want.claim_held, placing.claim),
     )
 
 
-async def _list_left(networks: Networks, wants: Sequence[Want]) -> Left:
+async def _list_addresses_left(networks: Networks, wants: Sequence[Want]) -> AddressesLeft:
     placings = [placing for want in wants for placing in want.placings]
     usages = await networks.placement.list_usages(sorted({placing.provider_uuid for placing in placings}))
-    left: Left = {(uuid, name): total - used for uuid, of in usages.items() for name, (total, used) in of.items()}
+    addresses_left: AddressesLeft = {
+        (uuid, name): total - used for uuid, by_class in usages.items() for name, (total, used) in by_class.items()
+    }
     uncounted = sum(map(_uncounted, placings), Counter[tuple[str, ...]]())
     if uncounted:
         amounts = {subnet_id: uncounted.total() for subnet_ids in uncounted for subnet_id in subnet_ids}
         async with networks.database.transaction() as tx:
             free = await store.list_free(tx, amounts, (), {})
         for subnet_ids in uncounted:
-            left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
-    return left
+            addresses_left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
+    return addresses_left
 
 
 def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """Return what is claimed for it."""
+    """Return what a placing takes of its provider, by (provider UUID, resource class)."""
     return Counter({(placing.provider_uuid, name): amount for name, amount in placing.claimed.items()})
 
 
 def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """Return what it takes of subnets that are no capacity: no claim says whether they have room."""
+    """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room."""
     return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
 
 
-def _room(left: Left, needs: Mapping[tuple[str, ...], int]) -> int:
-    """Return how many with such needs there is still room for; for one without any there always is."""
-    return min((left.get(key, 0) // amount for key, amount in needs.items()), default=1)
+def _room(addresses_left: AddressesLeft, needs: Mapping[tuple[str, ...], int]) -> int:
+    """Return how many ports with such needs there is still room for; 1 if they need nothing."""
+    return min((addresses_left.get(key, 0) // amount for key, amount in needs.items()), default=1)
 
 
-def _with_room(left: Left, placings: Sequence[Placing]) -> list[Placing]:
+def _with_room(addresses_left: AddressesLeft, placings: Sequence[Placing]) -> list[Placing]:
     """Return the placings that have room.
 
-    Where subnets that are no capacity are full for all placings, all stay: trying one says which is full.
+    When no placing has room in subnets that are no capacity, none is left out for it: trying one says which is full.
     """
-    roomy = [placing for placing in placings if _room(left, _uncounted(placing)) > 0] or placings
-    return [placing for placing in roomy if _room(left, _counted(placing)) > 0]
+    roomy = [placing for placing in placings if _room(addresses_left, _uncounted(placing)) > 0] or placings
+    return [placing for placing in roomy if _room(addresses_left, _counted(placing)) > 0]
 
 
-def _take_best(left: Left, untried: Mapping[str, list[Placing]], port_id: str) -> Placing:
+def _take_best(addresses_left: AddressesLeft, untried: Mapping[str, list[Placing]], port_id: str) -> Placing:
     def worth(placing: Placing) -> tuple[bool, int, int, int]:
-        roomy = _room(left, _uncounted(placing)) > 0
-        return roomy, -placing.rank, len(placing.demands), _room(left, _counted(placing))
+        roomy = _room(addresses_left, _uncounted(placing)) > 0
+        return roomy, -placing.rank, len(placing.demands), _room(addresses_left, _counted(placing))
 
     best = max(untried[port_id], key=worth)
     untried[port_id].remove(best)
     for key, amount in (_counted(best) + _uncounted(best)).items():
-        left[key] = left.get(key, 0) - amount
+        addresses_left[key] = addresses_left.get(key, 0) - amount
     return best
 
 
@@ -282,10 +284,10 @@ async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict
 async def give(
     networks: Networks, tx: Connection, placings: Mapping[str, Placing], locked: Mapping[str, Sequence[SubnetKind]]
 ) -> dict[str, RoostError]:
-    """Give ports the addresses that they have claims for; return by port why one gets none.
+    """Give ports the addresses that they have claims for; return by port id the error of each that gets none.
 
-    locked: the subnets of the placings' providers, locked by one statement: what another finds may be new, and out of
-    the order in which all lock. Raises IpAddressAlreadyAllocated.
+    locked: by provider UUID, the subnets of the placings' providers. One statement locks them all: a subnet that a
+    second one finds may be new, and against the order in which everybody locks. Raises IpAddressAlreadyAllocated.
     """
     errors: dict[str, RoostError] = {}
     demands: list[Demand] = []
@@ -296,8 +298,8 @@ async def give(
             demands += demands_now
         except PortChanged as error:
             errors[port_id] = error
-    given = await hand_out(networks, tx, demands)
-    for demand, item in zip(demands, given, strict=True):
+    handed_out = await hand_out(networks, tx, demands)
+    for demand, item in zip(demands, handed_out, strict=True):
         if item is None and demand.port_id not in errors:
             errors[demand.port_id] = await _missing(tx, placings[demand.port_id].provider_uuid, demand)
     return errors
@@ -306,27 +308,33 @@ async def give(
 async def give_one(
     networks: Networks, tx: Connection, port: Port, placing: Placing, locked: Mapping[str, Sequence[SubnetKind]]
 ) -> None:
-    """Give a locked port what it has a claim for, and what follows from its MAC there. Raises what `give` returns."""
+    """Give a locked port the addresses that it has a claim for, and those that follow from its MAC there.
+
+    Raises the error that `give` returns.
+    """
     for error in (await give(networks, tx, {port.id: placing}, locked)).values():
         raise error
     await give_automatic(tx, [port], locked.get(placing.provider_uuid, ()))
 
 
 async def give_automatic(tx: Connection, ports: Iterable[Port], subnets: Sequence[SubnetKind]) -> list[Given]:
-    """Give ports the addresses that follow from their MACs in these locked subnets; a port keeps one that it has."""
-    given = [item for port in ports for item in uses.automatic(port, subnets)]
-    if given:
-        await store.insert(tx, given, [None] * len(given))
-    return given
+    """Give ports the addresses that follow from their MACs in these locked subnets, and return these addresses.
+
+    A port keeps an address that it has in a subnet already.
+    """
+    addresses_given = [item for port in ports for item in uses.automatic(port, subnets)]
+    if addresses_given:
+        await store.insert(tx, addresses_given, [None] * len(addresses_given))
+    return addresses_given
 
 
 async def hand_out(
     networks: Networks, tx: Connection, demands: Sequence[Demand], server_by_port: Mapping[str, str | None] = {}
 ) -> list[Given | None]:
-    """Give each demand an address, None where there is none for its port, which gets nothing then; subnets are locked.
+    """Give each demand an address; return the addresses in order. The caller has locked the subnets.
 
-    server_by_port: whose build assigns the addresses, until it settles. Raises IpAddressAlreadyAllocated for an address
-    outside the pools that a port has.
+    None: one of the port's demands has no address left, and the port gets nothing. server_by_port: whose build assigns
+    the addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
     """
     if not demands:
         return []
@@ -339,19 +347,19 @@ async def hand_out(
     starts: dict[str, int] = {}
     if networks.settings.assignment == "spread" and len(named) < len(demands):
         pools = await subnet_rows.list_pools(tx, sorted(amounts))
-        chosen = {subnet_id: addressing.choose_start(of, networks.env.random) for subnet_id, of in pools.items()}
+        chosen = {subnet_id: addressing.choose_start(item, networks.env.random) for subnet_id, item in pools.items()}
         starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
     free = await store.list_free(tx, amounts, named, starts)
-    given, change = addressing.hand_out(demands, free, starts)
-    written = [item for item in given if item is not None]
+    answers, change = addressing.hand_out(demands, free, starts)
+    written = [item for item in answers if item is not None]
     if not await store.insert(tx, written, [server_by_port.get(item.port_id) for item in written]):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
     await store.change_free(tx, change)
-    return given
+    return answers
 
 
 async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostError:
-    """Return why there is no address for what is demanded, though it was claimed."""
+    """Return the error of a demand that was claimed and has no address."""
     if demand.address is not None:
         return IpAddressAlreadyAllocated(
             f"IP address {addressing.show(demand.address)} already allocated: choose another."
@@ -360,7 +368,7 @@ async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostE
 
 
 async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
-    """Raise PortChanged where a named address is in a pool and was not when it was planned, or the other way round."""
+    """Raise PortChanged where a named address has entered or left the pools since it was planned."""
     planned = {(d.subnet_ids[0], d.address): d.in_pool for d in placing.demands if d.address is not None}
     if not planned:
         return
@@ -373,10 +381,10 @@ async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
 
 
 async def take_back(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Take these (subnet id, address) from their ports, which are locked; those in pools are free.
+    """Take addresses from their ports, which are locked; those in pools become free. dropped: (subnet id, address).
 
-    What an unknown guest has is its hidden port's from then on. The ledger is to be told of what was claimed outside
-    the pools, or held inside them unclaimed; `releases` gives no claim back before.
+    An address that an unknown guest has becomes its hidden port's. Providers become due for publication whose addresses
+    were claimed outside the pools, or held inside them unclaimed; `releases` gives no claim back before.
     """
     locked = await store.lock_subnets(tx, {subnet_id for subnet_id, _ in dropped})
     freed: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
-"""Addresses that follow from MACs, of ports that are there: a subnet gives and takes them, a new MAC changes them.
+"""Addresses of existing ports that follow from MACs: a new subnet adds them, a new MAC address replaces them.
 
-Nothing of it is claimed. Who gets its first addresses gets these with them; see addresses and builds.
+None of them is claimed. A port that gets its first addresses gets these with them: see addresses and builds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,12 @@ PORTS_PAGE = 500
 
 
 async def spread(networks: Networks, subnet: Subnet) -> int:
-    """Assign every port that has addresses where the subnet is the one that follows from its MAC. Returns how many.
+    """Assign an address of the subnet to every port with addresses of its provider; return how many ports got one.
 
-    The subnet is committed, so that whoever assigns from now on sees it; whoever does so just now holds its port's
-    lock, and is waited for. What a build holds is left to the reconciler, which comes back until none is left: the
-    server shows what its build bound. Source: Neutron, add_auto_addrs_on_network_ports.
+    The subnet is committed, so whoever assigns from now on sees it. Whoever assigns just now holds its port's lock, and
+    is waited for. A port that a build holds is left to the reconciler, which comes back until none is left: the server shows
+    what its build bound.
+    Source: Neutron, add_auto_addrs_on_network_ports.
     """
     count, after, building = 0, "", False
     while True:
@@ -39,16 +40,16 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
             building = building or len(ports) < len(wanting)
             if not await address_rows.lock_subnets(tx, [subnet.id]):
                 return count  # it was deleted meanwhile
-            given = await addresses.give_automatic(tx, ports, [subnet])
-            got = {item.port_id for item in given}
+            addresses_given = await addresses.give_automatic(tx, ports, [subnet])
+            got = {item.port_id for item in addresses_given}
             await port_rows.touch(tx, sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
-            count += len(given)
+            count += len(addresses_given)
         await notices.tell_now(networks, servers)
 
 
 async def finish(networks: Networks) -> None:
-    """Go on where a process died, or a build held ports."""
+    """Go on with the subnets that some ports have no address of yet: a process died, or builds held the ports."""
     async with networks.database.connection() as connection:
         subnets_spreading = await subnet_rows.list_spreading(connection)
     for subnet in subnets_spreading:
@@ -56,10 +57,10 @@ async def finish(networks: Networks) -> None:
 
 
 async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
-    """The port, locked, has this MAC from now on, or is no router's any more: its addresses that followed from the one
-    before, or that it named where they follow, go, others come.
+    """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
 
-    Its addresses are those that it keeps otherwise; behind: the subnets where they are, locked.
+    port: locked, as it is to be, with the addresses that it keeps otherwise. behind: the subnets of these, locked.
+    Addresses that the port named in subnets of EUI-64 addresses are replaced too.
     """
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
     if not automatic or not uses.gets_automatic(port.device_owner):
@@ -70,10 +71,10 @@ async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> Non
 
 
 async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
-    """The subnet goes, locked, and nobody has addresses of it any more. Returns the servers that are to be told.
+    """Delete all addresses of a locked subnet that is about to be deleted. Return the servers to be told.
 
-    ports: all that have some, locked. A build goes on: it compares the revision of the port that it holds. Raises
-    SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
+    ports: all ports with addresses in it, locked. A port that a build holds keeps its revision, so the build goes on.
+    Raises SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
     """
     losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
     routers = [port.id for port in losing if port.device_owner in uses.INTERFACE_OWNERS]

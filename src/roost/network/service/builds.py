@@ -1,6 +1,7 @@
 """What the conductor asks for servers' builds: ports made and reserved, bound, unassigned, settled, given back.
 
-All in sets, in a fixed number of statements. Claims for these ports are the conductor's; the network returns them.
+Each operation takes a set and runs a fixed number of statements. The conductor claims for these ports, the network
+gives the claims back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from roost.network.service import Networks, addresses, exhaustions, flat, notice
 from roost.network.service.macs import new_mac
 from roost.network.service.named import assign_named, plan_named
 from roost.network.service.notifications import telling
+from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, subnets
 from roost.network.store import networks as store
@@ -25,14 +27,6 @@ from roost.seams import network as seam
 
 SERVERS_MAX = 500
 ROUNDS_MAX = 8
-
-
-class _ReleasesPending(Exception):
-    """Claims of these ports are still being given back."""
-
-    def __init__(self, port_ids: set[str]) -> None:
-        super().__init__(port_ids)
-        self.port_ids = port_ids
 
 
 async def ensure_ports(
@@ -51,14 +45,7 @@ async def _ensure_all(
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
     for start in range(0, len(servers), SERVERS_MAX):
         batch = servers[start : start + SERVERS_MAX]
-        for _ in range(ROUNDS_MAX):
-            try:
-                answers += await _ensure_batch(networks, batch, pools, placed=placed, make=make)
-                break
-            except _ReleasesPending as pending:
-                await releases.work_off(networks, sorted(pending.port_ids))
-        else:
-            raise PortChanged("Claims of the ports are still being given back: repeat the request.")
+        answers += await _ensure_batch(networks, batch, pools, placed=placed, make=make)
     named = assign_named if make else plan_named
     return [await named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
 
@@ -75,17 +62,17 @@ async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list
 async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> None:
     """See BuildClient.unassign_ports."""
     async with networks.database.transaction() as tx:
-        locked = await ports.lock_ports(tx, sorted(revisions))
-        found = {port.id: port for port in locked.values() if port.revision == revisions[port.id]}  # R15, R21
+        ports_locked = (await ports.lock_ports(tx, sorted(revisions))).values()
+        ports_same = {port.id: port for port in ports_locked if port.revision == revisions[port.id]}  # R15, R21
         dropped = [
             (address.subnet_id, address.address)
-            for port in found.values()
+            for port in ports_same.values()
             for address in port.addresses
             if address.assigned_for is not None
         ]
-        async with telling(networks, tx, found):
+        async with telling(networks, tx, ports_same):
             await addresses.take_back(tx, dropped)
-            await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
+            await ports.bind(tx, list(ports_same), [None] * len(ports_same), VIF_TYPE_UNBOUND)
     crash_point("port.after-unassign")
 
 
@@ -105,32 +92,32 @@ async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], 
 async def release_server_ports(
     networks: Networks, server_ids: Sequence[str], port_ids: Sequence[str], *, restore: bool
 ) -> int:
-    """Release all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
+    """Release all ports of the servers; return how many. port_ids: ports that are released if they are the servers'."""
     going = set(server_ids)
     async with networks.database.transaction() as tx:
-        found = await ports.lock_server_ports(tx, port_ids, server_ids)
-        mine = [port for port in found.values() if port.device_id in going or port.made_for in going]
-        unclaimed = await _part(networks, tx, mine, restore=restore)
+        ports_locked = await ports.lock_server_ports(tx, port_ids, server_ids)
+        server_ports = [port for port in ports_locked.values() if port.device_id in going or port.made_for in going]
+        unclaimed = await _part(networks, tx, server_ports, restore=restore)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, unclaimed)
-    return len(mine)
+    return len(server_ports)
 
 
 async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> None:
-    """A user's port that is reserved for a build that is over is as it came; one that changed since stays as it is."""
+    """Give back a user's port that is reserved for a build that is over. A port of another revision stays as it is."""
     async with networks.database.transaction() as tx:
-        found = await ports.lock_ports(tx, [port_id])
-        mine = [port for port in found.values() if port.revision == revision and port.reserved_from is not None]
-        unclaimed = await _part(networks, tx, mine, restore=True)
-        servers = await notices.note_servers(tx, mine)  # it may show the port
+        ports_locked = (await ports.lock_ports(tx, [port_id])).values()
+        ports_reserved = [port for port in ports_locked if port.revision == revision and port.reserved_from is not None]
+        unclaimed = await _part(networks, tx, ports_reserved, restore=True)
+        servers = await notices.note_servers(tx, ports_reserved)  # a server may show the port
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, unclaimed)
 
 
-async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, restore: bool) -> list[str]:
-    """Their servers have these ports, which are locked, no more. Returns those whose claims are to be given back."""
-    partings = [port_bindings.decide_parting(port, restore=restore) for port in found]
-    async with telling(networks, tx, [port.id for port in found]):
+async def _part(networks: Networks, tx: Connection, ports_locked: Sequence[Port], *, restore: bool) -> list[str]:
+    """Take locked ports from their servers. Return the ids of the ports whose claims are to be given back."""
+    partings = [port_bindings.decide_parting(port, restore=restore) for port in ports_locked]
+    async with telling(networks, tx, [port.id for port in ports_locked]):
         await addresses.take_back(tx, [pair for parting in partings for pair in parting.dropped])
         await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
@@ -138,6 +125,7 @@ async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, re
     return unclaimed
 
 
+@after_releases
 async def _ensure_batch(
     networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
@@ -147,9 +135,9 @@ async def _ensure_batch(
         known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
         async with telling(networks, tx, ids):
             decided = await _reserve_batch(networks, tx, servers, known, ids, placed=placed, make=make)
-        found = await ports.lock_ports(tx, ids)
+        ports_locked = await ports.lock_ports(tx, ids)
     return [
-        answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, found, pools)
+        answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, ports_locked, pools)
         for server, answer in zip(servers, decided, strict=True)
     ]
 
@@ -164,19 +152,24 @@ async def _reserve_batch(
     placed: bool,
     make: bool,
 ) -> list[Reservation | seam.PortsRefused]:
-    """Make the ports that are missing, and reserve the users' own; the networks are kept."""
+    """Make the ports that are missing, and reserve the users' own. known: the networks by id, kept.
+
+    Raises ReleasesPending, PortChanged.
+    """
     for _ in range(ROUNDS_MAX):
-        found = await ports.lock_ports(tx, ids)
+        ports_locked = await ports.lock_ports(tx, ids)
         releasing, claiming = await claims.list_busy(tx, ids)
         if releasing:
-            raise _ReleasesPending(releasing)
+            raise ReleasesPending(releasing)
         lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
-        decided = port_bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
+        decided = port_bindings.decide_reservations(
+            servers, known, ports_locked, claiming, lost, placed=placed, make=make
+        )
         decided = await _within_quota(networks, tx, decided)
         new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
         macs = [new_mac(networks.env.random) for _ in new]
-        made = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
-        if len(made) == len(new):
+        ids_written = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
+        if len(ids_written) == len(new):
             break
         # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
     else:
@@ -195,20 +188,23 @@ async def _within_quota(
 
 
 def _ensured(
-    server: seam.ServerNics, port_ids: Sequence[str], found: Mapping[str, Port], pools: Pools
+    server: seam.ServerNics, port_ids: Sequence[str], ports_locked: Mapping[str, Port], pools: Pools
 ) -> seam.EnsuredPorts:
     views = []
     for nic, port_id in zip(server.nics, port_ids, strict=True):
-        port, mine = found.get(port_id), pools_of(nic, pools)
+        port, pools_of_nic = ports_locked.get(port_id), pools_of(nic, pools)
         view = planned_port(server, nic, port_id) if port is None else port_bindings.view(port, nic, server.server_id)
-        views.append(view if mine is None else with_pools(view, nic, mine))
+        views.append(view if pools_of_nic is None else with_pools(view, nic, pools_of_nic))
     return seam.EnsuredPorts(server.server_id, tuple(views))
 
 
 async def bind_batch(
     networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool = True
 ) -> list[seam.Bound | seam.BindRefused]:
-    """Bind within the caller's transaction; in order. building: what is assigned is the builds' until they settle."""
+    """Bind ports within the caller's transaction; return the answers in order.
+
+    building: the addresses that are assigned are the builds' until they settle.
+    """
     async with telling(networks, tx, {bind.port_id for bind in binds}):
         return await _bind_batch(networks, tx, binds, building=building)
 
@@ -216,10 +212,10 @@ async def bind_batch(
 async def _bind_batch(
     networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool
 ) -> list[seam.Bound | seam.BindRefused]:
-    found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
+    ports_locked = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
-    providers = await _lock_providers(tx, binds, found)
-    answers = [port_bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
+    providers = await _lock_providers(tx, binds, ports_locked)
+    answers = [port_bindings.decide_bind(b, ports_locked.get(b.port_id), hosts.get(b.host), providers) for b in binds]
     assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
     shown = await _assign(
         networks, tx, assigning, {bind.port_id: bind.server_id if building else None for bind in binds}
@@ -231,33 +227,38 @@ async def _bind_batch(
     }
     revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
     # Whoever is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
-    await ports.touch(tx, [bind.port_id for bind in binds if bind.port_id not in going and _is_current(bind, found)])
+    refused = [bind for bind in binds if bind.port_id not in going]
+    await ports.touch(tx, [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):
             final.append(answer)
         elif bind.port_id not in revisions:
-            said = await exhaustions.describe_providers(tx, [assigning[bind.port_id].provider_uuid])
-            final.append(seam.BindRefused(bind.port_id, said))
+            reason = await exhaustions.describe_providers(tx, [assigning[bind.port_id].provider_uuid])
+            final.append(seam.BindRefused(bind.port_id, reason))
         else:
-            held = tuple(item.address for item in found[bind.port_id].addresses)
-            final.append(seam.Bound(bind.port_id, shown.get(bind.port_id, held), revisions[bind.port_id]))
+            addresses_before = tuple(item.address for item in ports_locked[bind.port_id].addresses)
+            final.append(seam.Bound(bind.port_id, shown.get(bind.port_id, addresses_before), revisions[bind.port_id]))
     return final
 
 
 async def _assign(
     networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
-    """Assign addresses to the ports, which have none: all or none. Returns what each has, of those that got them."""
+    """Assign addresses to ports that have none; a port gets all that it demands, or none.
+
+    Return the addresses, as text, by the id of each port that got them.
+    """
     demands = [demand for item in assigning.values() for demand in item.demands]
-    given = [item for item in await addresses.hand_out(networks, tx, demands, server_by_port) if item is not None]
-    got = {item.port_id for item in given} | {item.port_id for item in assigning.values() if not item.demands}
+    handed_out = await addresses.hand_out(networks, tx, demands, server_by_port)
+    addresses_given = [item for item in handed_out if item is not None]
+    got = {item.port_id for item in addresses_given} | {item.port_id for item in assigning.values() if not item.demands}
     automatic = [item for port_id in got for item in assigning[port_id].automatic]
     if not automatic:
         by_port: dict[str, list[int]] = {}
-        for item in given:
+        for item in addresses_given:
             by_port.setdefault(item.port_id, []).append(item.address)
-        return {port_id: tuple(map(addressing.show, sorted(found))) for port_id, found in by_port.items()}
+        return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
     await address_rows.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
     shown: dict[str, tuple[str, ...]] = dict.fromkeys(got, ())
     for address in await address_rows.list_of_ports(tx, list(got)):
@@ -265,19 +266,19 @@ async def _assign(
     return shown
 
 
-def _is_current(bind: seam.PortBind, found: Mapping[str, Port]) -> bool:
-    port = found.get(bind.port_id)
+def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
+    port = ports_locked.get(bind.port_id)
     return port is not None and port.device_id == bind.server_id and port.revision == bind.revision
 
 
 async def _lock_providers(
-    tx: Connection, binds: Sequence[seam.PortBind], found: Mapping[str, Port]
+    tx: Connection, binds: Sequence[seam.PortBind], ports_locked: Mapping[str, Port]
 ) -> dict[str, ReachableSubnets]:
-    """What the binds need to know: all providers' reach, and the subnets, locked, where an address is wanted."""
-    binds_with_ports = [(bind, found[bind.port_id]) for bind in binds if bind.port_id in found]
+    """Return by provider UUID its reach, and its subnets, locked, where a bind is to get an address."""
+    binds_with_ports = [(bind, ports_locked[bind.port_id]) for bind in binds if bind.port_id in ports_locked]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}
-    holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
+    holding = {port.provider_uuid for port in ports_locked.values() if port.provider_uuid}
     locked = await address_rows.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
     return {

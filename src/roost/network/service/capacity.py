@@ -1,7 +1,7 @@
 """Telling the ledger and the host aggregates what is true: recomputed, then set; one publisher at a time.
 
-What gives capacity is committed first and told then. What takes some is told within its transaction, in which the
-ledger agrees or refuses, so that no state in between has more to give than there is.
+A change that adds capacity is committed first and published then. A change that takes some is published within its
+transaction, in which the ledger agrees or refuses. So no state in between offers more than there is.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from roost.seams.placement import ConsumerClaim, ProviderState, Refused, Rule
 
 BATCH_MAX = 500
 LEASE_SHARE = 0.8
-"""How much of its lease a publisher may use: then it is done, or has given up, before another begins."""
+"""The share of its lease that a publisher may use. It has ended then before another begins."""
 
 WAIT_S = 15.0
 POLL_S = 0.02
@@ -37,10 +37,10 @@ ROUNDS_MAX = 10
 
 
 async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
-    """Return once the ledger knows what was committed of these before the call.
+    """Return once the ledger knows what was committed of the providers before the call.
 
-    Returns those that should go and stay, because they are still in use. Raises PublicationPending when another
-    publisher is slow, after 15 s; the reconciler goes on then.
+    Return the providers that should be deleted and stay, because they are in use. Raises PublicationPending when
+    another publisher is slow, after 15 s; the reconciler goes on then.
     """
     if not provider_uuids:
         return set()
@@ -58,10 +58,10 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
 
 
 async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None = None) -> set[str]:
-    """Publish those of the providers (None: any, up to a limit) that are due and that nobody else publishes.
+    """Publish the providers that are due and that nobody else publishes. provider_uuids: None is any, up to a limit.
 
-    Returns those that should go and stay, because they are still in use. Raises TimeoutError when the ledger or the
-    host aggregates take longer than the lease allows.
+    Return the providers that should be deleted and stay, because they are in use. Raises TimeoutError when the ledger
+    or the host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()
     try:
@@ -77,34 +77,34 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
     async with networks.database.transaction() as tx:
         lease_s = networks.settings.publish_lease_s
         begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows of it
-        wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
-    if not wanted:
+        leased = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
+    if not leased:
         return set()
     async with asyncio.timeout_at(begun + LEASE_SHARE * lease_s):
-        stayed = await _tell(networks, list(wanted))
-    told = {uuid: state for uuid, state in wanted.items() if uuid not in stayed}
+        stayed = await _tell(networks, list(leased))
+    published = {uuid: state for uuid, state in leased.items() if uuid not in stayed}
     async with networks.database.transaction() as tx:
-        await publications.lock(tx, list(wanted))
-        await publications.finish(tx, told, owner=owner)
+        await publications.lock(tx, list(leased))
+        await publications.finish(tx, published, owner=owner)
         await publications.give_up(tx, owner=owner)
-        behind = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(told))}
-        await publications.forget(tx, [uuid for uuid in told if uuid not in behind])
+        sources = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(published))}
+        await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
     return stayed
 
 
 class CapacityInUse(Exception):
-    """More is claimed of these providers than the change would leave: promised to builds, or to ports being made."""
+    """Builds, or ports being made, have claims of these providers for more than the change would leave."""
 
 
 class _PublishedMeanwhile(Exception):
-    """A publisher is at work on one of the providers, or a claim that moves was changed: once more."""
+    """A publisher is at work on one of the providers, or a claim that moves was changed: the change is repeated."""
 
 
 class Taken(Struct, frozen=True, kw_only=True):
     """What a transaction that takes capacity has written.
 
-    provider_uuids: of which the ledger is to be told. coming: provider UUID -> resource class -> addresses that are
-    free once it is committed. moving: ports whose addresses are on another of the providers now.
+    provider_uuids: the providers to be published. coming: provider UUID -> resource class -> how many addresses become
+    free when it commits. moving: ports whose addresses are on another of the providers now.
     """
 
     provider_uuids: Sequence[str]
@@ -115,11 +115,10 @@ class Taken(Struct, frozen=True, kw_only=True):
 async def take(
     networks: Networks, provider_uuids: Sequence[str], change: Callable[[Connection], Awaitable[Taken]]
 ) -> None:
-    """Commit what `change` writes once the ledger agrees to what it leaves, and publish it.
+    """Run `change`, commit it once the ledger agrees to the capacity that it leaves, and publish it.
 
-    It may be called again, in a new transaction. Whoever dies in between leaves a publication that is due, so that
-    the ledger is told what is so. Raises CapacityInUse, when nothing is changed, PublicationPending, and what `change`
-    raises.
+    `change` may be run again, in a new transaction. A process that dies in between leaves a publication that is due.
+    Raises what `change` raises, CapacityInUse, when nothing is changed, and PublicationPending.
     """
     async with networks.database.transaction() as tx:
         await publications.want(tx, provider_uuids)
@@ -128,7 +127,7 @@ async def take(
         async with asyncio.timeout(WAIT_S):
             while True:
                 with suppress(_PublishedMeanwhile):
-                    # The ledger is called while the books are locked, as `releases` does, and on a connection apart.
+                    # The ledger is called while rows are locked, as `releases` does, and on a connection apart.
                     async with networks.releasing, networks.database.transaction() as tx:  # R14
                         taken = await change(tx)
                         await _agree(networks, tx, taken)
@@ -141,7 +140,10 @@ async def take(
 
 
 async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
-    """Have the ledger agree to what the transaction leaves of the providers. Raises CapacityInUse."""
+    """Have the ledger agree to what the transaction leaves of the providers.
+
+    Raises CapacityInUse when it does not, and _PublishedMeanwhile when a publisher holds a lease on one of them.
+    """
     uuids = sorted(taken.provider_uuids)
     await publications.want(tx, uuids)  # locks their rows, so that nobody begins to publish them
     if await publications.is_leased(tx, uuids):
@@ -158,46 +160,45 @@ async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
 
 
 def _state(uuid: str, source: ProviderSource | None, coming: Mapping[str, int]) -> ProviderState:
-    """Return the provider as it should be while some of its addresses are still to come; without any, of nothing."""
+    """Return the provider as it should be until the coming addresses are free. Without a source it is empty."""
     state = capacity.provider_state(source, coming) if source else None
     name = segments.provider_name(source) if source else PLAIN_NAME.format(uuid)
     return state or ProviderState(uuid=uuid, name=name, inventories={})
 
 
 async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: Sequence[Port]) -> bool:
-    """Tell the ledger the providers, and claims of the ports that follow their addresses to them, in one step (R11).
+    """Set the providers, and move the claims of ports whose addresses are on them now, in one step (R11).
 
-    Return whether nobody else is in the way. Raises _PublishedMeanwhile where a claim was changed meanwhile.
+    Return False when claims of others are in the way. Raises _PublishedMeanwhile where a claim was changed meanwhile.
     """
     emptied = {state.uuid for state in states if not state.inventories}
-    # One that is gone already would be made again, and nobody would be told that it is to go.
-    there = await networks.placement.get_providers(sorted(emptied))
+    # A provider that is gone already would be made again, and nobody would be told to delete it.
+    providers_known = await networks.placement.get_providers(sorted(emptied))
     consumers = await networks.placement.get_consumers([port.id for port in moving])
     claims: list[ConsumerClaim] = [
         consumers[port.id].claiming(claim_of(port.addresses))
         for port in moving
         if port.id in consumers and emptied & consumers[port.id].allocations.keys()
     ]
-    known = [state for state in states if state.uuid in there or state.uuid not in emptied]
-    answer = await networks.placement.reshape(known, claims)
+    setting = [state for state in states if state.uuid in providers_known or state.uuid not in emptied]
+    answer = await networks.placement.reshape(setting, claims)
     if isinstance(answer, Refused) and any(item.rule is Rule.CONSUMER_GENERATION for item in answer.shortfalls):
         raise _PublishedMeanwhile
     return not isinstance(answer, Refused)
 
 
 async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
-    """Have claims follow a network's only subnet, of providers that it is not on and that are in use all the same.
+    """Move claims from these providers to the one that their network's only subnet is on; return whether any moved.
 
-    The ledger was told that the subnet joins a segment, and who told it died before that was written. Return whether
-    claims have moved.
+    A process told the ledger that the subnet joins a segment, and died before it committed that.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         network_ids = provider_uuids | {
             item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))
         }
         subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(network_ids))
-        on = sorted({subnet.provider_uuid for subnet in subnets} - provider_uuids)
-        sources = await subnet_rows.list_sources(tx, on) if on else []
+        others = sorted({subnet.provider_uuid for subnet in subnets} - provider_uuids)
+        sources = await subnet_rows.list_sources(tx, others) if others else []
         port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in subnets])
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids))) if port_ids else []
     if not moving or not sources:
@@ -212,32 +213,32 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
 async def set_hosts(
     networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] = {}
 ) -> None:
-    """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched.
+    """Keep what the hosts reach, and put these hosts, and no others, in the host aggregates that follow from it.
 
-    cells_by_host: a host that it does not name is in the default one. Raises PublicationPending when segments keep
+    cells_by_host: a host that it does not name is in the default cell. Raises PublicationPending when segments keep
     coming and going meanwhile.
     """
     names = sorted(physical_networks_by_host)
     reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
     async with networks.database.transaction() as tx:
         await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
-    applied: _Wanted | None = None
+    applied: _Membership | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.connection() as connection:
             sources = await subnet_rows.list_sources(connection)
-            wanted = _wanted(await store.list_hosts(connection, names), sources)
-        if wanted == applied:
+            membership = _membership(await store.list_hosts(connection, names), sources)
+        if membership == applied:
             return
         # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
-        gone = applied.managed - wanted.managed if applied else frozenset()
+        gone = applied.managed - membership.managed if applied else frozenset()
         await networks.compute.delete_host_aggregates(sorted(gone))
         await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
-        await networks.compute.set_segment_aggregates(wanted.by_host, managed=wanted.managed)
-        applied = wanted
+        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
+        applied = membership
     raise PublicationPending
 
 
-class _Wanted(Struct, frozen=True):
+class _Membership(Struct, frozen=True):
     """Which of the managed host aggregates each host should be in."""
 
     by_host: Mapping[str, frozenset[str]]
@@ -245,7 +246,7 @@ class _Wanted(Struct, frozen=True):
 
 
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
-    """Make host aggregates and providers be as they should; returns those that should be less than is in use."""
+    """Set host aggregates and providers as they should be. Return the providers that stay because they are in use."""
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx, provider_uuids)
     await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
@@ -266,13 +267,12 @@ async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
 
 
 async def _drop_plain_aggregates(networks: Networks) -> None:
-    """Delete the host aggregates of physical networks on which there is no network without segments any more.
+    """Delete the host aggregates of physical networks on which no network without segments is left.
 
-    Such a network may be made meanwhile: then it is said again, which puts everything where it belongs.
+    A network that was made meanwhile is published again, which makes its host aggregate again.
     """
-    there = await networks.compute.list_host_aggregates()
-    found = [HostAggregateState(uuid, item.name) for uuid, item in there.items()]
-    plain = {item.uuid for item in found if segments.is_plain_aggregate(item)}
+    states = await networks.compute.list_host_aggregates()
+    plain = {uuid for uuid, item in states.items() if segments.is_plain_aggregate(HostAggregateState(uuid, item.name))}
     unneeded = plain - (await _plain_networks(networks)).keys()
     if not unneeded:
         return
@@ -284,28 +284,31 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
 
 
 async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
-    """Host aggregate -> the networks without segments that it is for."""
+    """Return host aggregate -> the networks without segments that it is for."""
     async with networks.database.connection() as connection:
         network_ids = await subnet_rows.list_plain_networks(connection)
     return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in network_ids.items()}
 
 
 async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:
-    """Put all hosts where they belong as far as the sources go, until nothing changed while that was done."""
-    applied: _Wanted | None = None
+    """Put all hosts in the sources' host aggregates, again until no host changed meanwhile.
+
+    Raises PublicationPending when hosts keep changing.
+    """
+    applied: _Membership | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.connection() as connection:
-            wanted = _wanted(await store.list_hosts(connection), sources)
-        if wanted == applied or not wanted.managed:
+            membership = _membership(await store.list_hosts(connection), sources)
+        if membership == applied or not membership.managed:
             return
-        await networks.compute.set_segment_aggregates(wanted.by_host, managed=wanted.managed)
-        applied = wanted
+        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
+        applied = membership
     raise PublicationPending
 
 
-def _wanted(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> _Wanted:
+def _membership(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> _Membership:
     managed = frozenset(segments.host_aggregate(source).uuid for source in sources)
-    return _Wanted(segments.aggregates_by_host(hosts, sources), managed)
+    return _Membership(segments.aggregates_by_host(hosts, sources), managed)
 
 
 def _host_aggregates(sources: Sequence[ProviderSource]) -> list[HostAggregateState]:

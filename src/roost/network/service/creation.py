@@ -1,8 +1,8 @@
 """Ports made for clients: claimed, then written with their addresses.
 
-Requests that name neither an address nor a MAC, and that come while others are at work, are made together: planned,
-claimed and assigned in sets. One that is refused undoes no other. Those of one request are a set of which all are made
-or none: one transaction writes them, and until then intents say that what is claimed for them is on its way.
+Requests that name neither an address nor a MAC, and that come while others are at work, are planned, claimed and
+assigned in sets. One that is refused undoes no other. The ports of one request are made all or none: one transaction
+writes them. Until then intents say that a claim for them is on its way.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 @dataclass
 class _Making:
-    """One port of a set on its way. placings: those not tried yet; placing: the one that is claimed."""
+    """One port of a set on its way. placings: alternatives that it may get; placing: the one that is claimed."""
 
     port_id: str
     request: PortRequest
@@ -55,60 +55,60 @@ class _Making:
 
 
 async def create(networks: Networks, request: PortRequest) -> Port:
-    """See ports.create_port. At once if nothing is under way, else with all that wait."""
+    """Make a port: see ports.create_port. While others are being made it waits, and is made with all that wait."""
     if request.fixed_ips is not None or request.mac_address:
         return (await create_all(networks, [request]))[0]
     if networks.creations is None:
         networks.creations = Batches(lambda wanted: create_each(networks, wanted), most=TOGETHER_MAX)
-    made = await networks.creations.do(request)
-    if isinstance(made, RoostError):
-        raise made
-    return made
+    answer = await networks.creations.do(request)
+    if isinstance(answer, RoostError):
+        raise answer
+    return answer
 
 
 async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port | RoostError]:
-    """Make each of the ports, or say why not; in order. None of them names an address or a MAC.
+    """Make each of the ports, or return its error; in order. No request names an address or a MAC.
 
-    What fails as a whole, or is cancelled, leaves nothing: the set may be made again one by one.
+    A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
     makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
     async with _taking_back(networks, makings):
-        made = await _plan(networks, makings)
+        ports_written = await _plan(networks, makings)
         claiming = [making for making in makings if making.placings and making.error is None]
         if claiming:
             await _claim(networks, claiming)
-            made |= await _write(networks, [making for making in claiming if making.placing is not None])
+            ports_written |= await _write(networks, [making for making in claiming if making.placing is not None])
             crash_point("port.after-assign")
             for making in claiming:
                 if making.placing is not None and making.error is not None:
                     await releases.abandon(networks, making.port_id)
-        await notices.tell_now(networks, notices.servers_of(made.values()))
-    return [making.error or made[making.port_id] for making in makings]
+        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
+    return [making.error or ports_written[making.port_id] for making in makings]
 
 
 async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
-    """Make all of the ports, in order, or nothing at all: also when cancelled, and when this process is killed.
+    """Make all of the ports, or none; return them in order. A call that is cancelled or killed makes none.
 
-    Raises what ports.create_port raises, of the first that is refused.
+    Raises the first port's error, of those that ports.create_port raises.
     """
     makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
     async with _taking_back(networks, makings):
-        made = await _plan(networks, makings, whole=True)
-        refused = _find_error(makings)
+        ports_written = await _plan(networks, makings, whole=True)
+        error = _find_error(makings)
         claiming = [making for making in makings if making.placings]
-        if claiming and refused is None:
+        if claiming and error is None:
             await _claim(networks, claiming)
-            _refuse(makings)
-            made = await _write(networks, makings, whole=True)
+            _raise_first_error(makings)
+            ports_written = await _write(networks, makings, whole=True)
             crash_point("port.after-assign")
-        await notices.tell_now(networks, notices.servers_of(made.values()))
-    if refused is not None:
-        raise refused
-    return [made[making.port_id] for making in makings]
+        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
+    if error is not None:
+        raise error
+    return [ports_written[making.port_id] for making in makings]
 
 
 async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> list[str]:
-    """These locked ports go with their addresses, and their claims are given back. Returns the servers to be told."""
+    """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
     ids = [port.id for port in found]
     async with telling(networks, tx, ids):
         await addresses.take_back(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
@@ -119,7 +119,7 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
 
 @asynccontextmanager
 async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
-    """Leave nothing of the ports if the block fails or is cancelled."""
+    """Take the ports back if the block fails or is cancelled."""
     try:
         yield
     except BaseException:
@@ -128,15 +128,15 @@ async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncI
 
 
 async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
-    """Nothing of these is to be left, however far they came. If the database is away, their intents expire."""
+    """Delete the ports, their intents and their claims, as far as they came. Without the database, intents expire."""
     try:
         async with networks.database.transaction() as tx:
-            found = await port_rows.lock_ports(tx, sorted(port_ids))
+            ports_locked = await port_rows.lock_ports(tx, sorted(port_ids))
             await claims.delete_intents(tx, port_ids)
-            servers = await remove(networks, tx, list(found.values())) if found else []
+            servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
             hanging = await claims.release_hanging(tx, port_ids)
         await notices.tell_now(networks, servers)
-        await releases.work_off_now(networks, [*found, *hanging])
+        await releases.work_off_now(networks, [*ports_locked, *hanging])
     except RoostError as error:
         log.warning("releasing the claims of a failed request failed; the reconciler retries", reason=str(error))
 
@@ -151,17 +151,17 @@ def _find_error(makings: Sequence[_Making]) -> RoostError | None:
     return next((making.error for making in makings if making.error is not None), None)
 
 
-def _refuse(makings: Sequence[_Making]) -> None:
-    """Raise the error of the first that is refused."""
+def _raise_first_error(makings: Sequence[_Making]) -> None:
+    """Raise the first port's error, if any."""
     error = _find_error(makings)
     if error is not None:
         raise error
 
 
 async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
-    """Say what each needs; make those that need no address now, and open intents for the others.
+    """Decide which addresses each port may get; open intents for ports that need some, and make the others now.
 
-    whole: nothing is written if one is refused, and no port is made before all are.
+    Return the ports that were made, by id. whole: one refusal writes nothing, and no port is made before all can be.
     """
     async with networks.database.transaction() as tx:
         read: dict[tuple[str, str], tuple[NetworkState, Host | None] | RoostError] = {}
@@ -205,7 +205,7 @@ def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostErr
 
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
-    """Refuse those that their project may not have any more."""
+    """Set the error of each port that its project's quota does not allow."""
     usages = await quota_service.lock_limited(networks, tx, "port", sorted({m.request.project_id for m in makings}))
     for making in makings:
         usage = usages.get(making.request.project_id)
@@ -219,7 +219,7 @@ async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Ma
 
 
 async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
-    """Claim for each one of its placings; those for which there is no room have no intent any more."""
+    """Claim one of its placings for each port. Delete the intents of those that got none."""
     wants = [Want(port_id=m.port_id, project_id=m.request.project_id, placings=m.placings) for m in makings]
     answers = await addresses.claim(networks, wants)
     for making in makings:
@@ -236,7 +236,7 @@ async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
 async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
     """Write the ports with the addresses that are claimed for them; return those that were written, by id.
 
-    whole: raise why the first cannot be that cannot, instead of writing the others.
+    whole: raise the first port's error, if any, and write none.
     """
     async with networks.database.transaction() as tx:
         kept = await store.keep(tx, sorted({m.request.network_id for m in makings}))
@@ -255,37 +255,38 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
         for making in makings:
             making.error = making.error or errors.get(making.port_id)
         if whole:
-            _refuse(makings)
+            _raise_first_error(makings)
         async with telling(networks, tx, [making.port_id for making in makings]):
-            made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
-            for port_id in made.keys() & going.keys():
-                await addresses.give_automatic(tx, [made[port_id]], locked.get(going[port_id].provider_uuid, ()))
-        held: dict[str, tuple[Address, ...]] = dict.fromkeys(made, ())
-        for address in await address_rows.list_of_ports(tx, list(made)):
-            held[address.port_id] = (*held[address.port_id], address)
-        return {port.id: msgspec.structs.replace(port, addresses=held[port.id]) for port in made.values()}
+            written = await _insert_all(networks, tx, [making for making in makings if making.error is None])
+            for port_id in written.keys() & going.keys():
+                await addresses.give_automatic(tx, [written[port_id]], locked.get(going[port_id].provider_uuid, ()))
+        by_port: dict[str, tuple[Address, ...]] = dict.fromkeys(written, ())
+        for address in await address_rows.list_of_ports(tx, list(written)):
+            by_port[address.port_id] = (*by_port[address.port_id], address)
+        return {port.id: msgspec.structs.replace(port, addresses=by_port[port.id]) for port in written.values()}
 
 
 async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> dict[str, Port]:
-    """Write ports, each with its own MAC address or a new one; in the order of those that are named, for all.
+    """Write ports, each with the MAC address that it names or a new one; return them by id.
 
-    One that names a server of this cloud as its device is a NIC of it from now on.
+    All calls write named MAC addresses in the same order. A port that names a server of this cloud as its device is a
+    NIC of it from now on.
     """
-    made: dict[str, Port] = {}
+    ports_written: dict[str, Port] = {}
     drafts = [_draft(networks, m.port_id, m.request, m.ip_allocation) for m in makings]
-    left = sorted(drafts, key=lambda port: port.mac_address)
+    waiting = sorted(drafts, key=lambda port: port.mac_address)
     for _ in range(MAC_ROUNDS_MAX):
-        if not left:
-            await notices.note_servers(tx, list(made.values()))
-            return made
+        if not waiting:
+            await notices.note_servers(tx, list(ports_written.values()))
+            return ports_written
         with_macs = [
             port if port.mac_address else msgspec.structs.replace(port, mac_address=new_mac(networks.env.random))
-            for port in left
+            for port in waiting
         ]
-        written = await port_rows.insert_all(tx, with_macs)
-        made |= {port.id: port for port in with_macs if port.id in written}
-        left = [port for port in left if port.id not in written]
-        for port in left:
+        ids_written = await port_rows.insert_all(tx, with_macs)
+        ports_written |= {port.id: port for port in with_macs if port.id in ids_written}
+        waiting = [port for port in waiting if port.id not in ids_written]
+        for port in waiting:
             if port.mac_address:
                 raise MacAddressInUse(
                     f"The mac address {port.mac_address} is in use in network {port.network_id}: choose another."

@@ -1,17 +1,17 @@
-"""What the conductor asks of the ports of servers that move: what they are now, and bindings beside the active one.
+"""What the conductor asks of the ports of servers that move: their present state, and bindings beside the active one.
 
-A server that runs keeps its ports as they are: nothing is reserved, and whoever changes one makes it a new revision.
+No port of a server that runs is reserved. Whoever changes one raises its revision.
 """
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.errors import PortChanged
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, flat, releases
 from roost.network.service.notifications import telling
+from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, subnets
 from roost.network.store import networks as network_rows
@@ -37,20 +37,19 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
     return answers
 
 
+@after_releases
 async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> list[Port]:
-    """Return the servers' ports once no claim of theirs is being given back: it is nobody's to go on with (R41)."""
-    for _ in range(builds.ROUNDS_MAX):
-        async with networks.database.connection() as connection:
-            ports_read = await ports.list_ports(connection, PortFilter(device_ids=server_ids, hidden=True))
-            releasing, _claiming = await claims.list_busy(connection, [port.id for port in ports_read])
-        if not releasing:
-            return ports_read
-        await releases.work_off(networks, sorted(releasing))
-    raise PortChanged("Claims of the ports are still being given back: repeat the request.")
+    """Return the servers' ports once none of their claims is being given back (R41)."""
+    async with networks.database.connection() as connection:
+        ports_read = await ports.list_ports(connection, PortFilter(device_ids=server_ids, hidden=True))
+        releasing, _claiming = await claims.list_busy(connection, [port.id for port in ports_read])
+    if releasing:
+        raise ReleasesPending(releasing)
+    return ports_read
 
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
-    """Return the port as the NIC that the server asked for, or got since."""
+    """Return the port as the NIC that the server requested, or that was attached since."""
     nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
     view, pools_of_nic = port_bindings.view(port, nic, server.server_id), pools_of(nic, pools)
@@ -138,7 +137,7 @@ def _is_of(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
 
 
 class _Refused(Exception):
-    """The port is to be as it was."""
+    """The port keeps its addresses: the savepoint is rolled back."""
 
     def __init__(self, answer: seam.BindRefused) -> None:
         super().__init__(answer)
@@ -148,8 +147,8 @@ class _Refused(Exception):
 async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
     """See MoveClient.readdress_ports.
 
-    The ledger is called while the ports are locked, as `releases` does and for the same reason: who returns a claim
-    waits, and then sees the new addresses.
+    The ledger is called while the ports are locked, as in `releases` and for the same reason. A release waits, and then
+    sees the new addresses.
     """
     port_ids = sorted({bind.port_id for bind in binds})
     async with networks.releasing, networks.database.transaction() as tx:  # R14
@@ -172,7 +171,7 @@ async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) ->
 async def _readdress(
     networks: Networks, tx: Connection, bind: seam.PortBind, port: Port | None, consumer: ConsumerState | None
 ) -> seam.Bound | seam.BindRefused:
-    """Replace the port's addresses, or leave it as it was; the port and the subnets are locked."""
+    """Replace the addresses of a locked port, or leave the port as it was. The subnets are locked."""
     port_addresses = port.addresses if port else ()
     claim_wanted = claim_while_readdressed(port_addresses, bind)
     if not covers_allocations(consumer.allocations if consumer else {}, claim_wanted):
@@ -209,7 +208,7 @@ async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
 
 
 async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Lock the ports that say they are the servers', hidden ones too; return server id -> their ids."""
+    """Lock the ports whose device is one of the servers, hidden ones too; return their ids by server id."""
     ports_by_server: dict[str, list[str]] = {server_id: [] for server_id in server_ids}
     for port in (await ports.lock_server_ports(tx, [], server_ids)).values():
         ports_by_server[port.device_id].append(port.id)

@@ -20,9 +20,9 @@ from roost.seams.service_types import COMPUTE_OWNER
 async def assign_named(
     networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
 ) -> seam.EnsuredPorts | seam.PortsRefused:
-    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others.
+    """Claim and assign the addresses that the server's NICs name; return the server's answer with them.
 
-    Of a refused server nothing is given back here: its address may be taken because who took this build over has it.
+    A refusal gives no address back: an address may be taken because a conductor that took this build over has it.
     """
     if isinstance(answer, seam.PortsRefused):
         return answer
@@ -41,12 +41,13 @@ async def assign_named(
             raise
         return seam.PortsRefused(server.server_id, error.told())
     async with networks.database.transaction() as tx:
-        found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
-    lost = [port_id for port_id in named if port_id not in found]
+        ports_read = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
+    lost = [port_id for port_id in named if port_id not in ports_read]
     if lost:
         return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
     views = {
-        port_id: port_bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()
+        port_id: port_bindings.view(ports_read[port_id], nic, server.server_id)
+        for port_id, (nic, _, _) in named.items()
     }
     return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
 
@@ -74,7 +75,10 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
 
 
 async def _plan(tx: Connection, network_id: str, port_id: str, device_owner: str, address: str) -> tuple[Placing, ...]:
-    """Return how a port gets the named address. Raises as requests.plan_addresses does, IpAddressAlreadyAllocated."""
+    """Return how a port gets the named address.
+
+    Raises what requests.plan_addresses raises, IpAddressAlreadyAllocated.
+    """
     state, _ = await addresses.read_network(tx, network_id, "")
     plan = requests.plan_addresses(
         port_id,
@@ -91,7 +95,7 @@ async def _plan(tx: Connection, network_id: str, port_id: str, device_owner: str
 async def plan_named(
     networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
 ) -> seam.EnsuredPorts | seam.PortsRefused:
-    """Hold ports that are still to be made to the segment of the address that their NIC names; nothing is claimed."""
+    """Hold ports that are still to be made to the segment of the address that their NIC names; claim nothing."""
     if isinstance(answer, seam.PortsRefused):
         return answer
     planned = []

@@ -1,7 +1,7 @@
-"""Ports of servers' builds that a host's agent makes or binds: all that the conductor does otherwise, at one call.
+"""Ports of servers' builds that a host's agent makes and binds in one call, which the conductor does otherwise.
 
-A port of Roost's own has the id that follows from its server and NIC, so it cannot be made twice, and is reserved for
-the build as one that the conductor makes. The network service claims for it when it is bound.
+A port of Roost's own has the id that follows from its server and NIC, so it cannot be made twice. It is reserved for
+the build, as one that the conductor makes. The network service claims for it when it is bound.
 """
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from roost.seams.service_types import COMPUTE_OWNER
 
 
 class AgentPort(Struct, frozen=True, kw_only=True):
-    """A NIC that an agent wants on its host. revision: of the port as the agent was told; None: it made none before."""
+    """A NIC that an agent wants on its host. revision: of the port as the agent knows it; None if it knows none."""
 
     server_id: str
     project_id: str
@@ -33,23 +33,23 @@ class AgentPort(Struct, frozen=True, kw_only=True):
 async def take_port(networks: Networks, wanted: AgentPort) -> Port:
     """Return the NIC's port, made, reserved for the server's build and bound to the host, with claimed addresses.
 
-    A port that is so already is returned as it is. Raises NotFound, also where there is no such server, and Conflict:
-    it is another server's, it is bound to another host and the revision is not the present one, or no segment that the
-    host reaches has an address free.
+    A port that has all this already is returned as it is. Raises NotFound when the server, or what the NIC names, does
+    not exist. Raises Conflict when the port is another server's, when it is bound to another host and the revision is
+    not its present one, or when no segment that the host reaches has a free address.
     """
     await _refuse_gone(networks, wanted.server_id)
     taken = await _take(networks, wanted)
     try:
         await _refuse_gone(networks, wanted.server_id)
     except PortNotFound:
-        # It went while this call was under way, and its ports were given back before this one was there.
+        # The server was deleted during this call, and its ports were given back before this one existed.
         await builds.release_server_ports(networks, [wanted.server_id], [taken.id], restore=True)
         raise
     return taken
 
 
 async def _refuse_gone(networks: Networks, server_id: str) -> None:
-    """Raise PortNotFound where there is no such server."""
+    """Raise PortNotFound when the server does not exist."""
     if not await networks.compute.get_server_states([server_id]):
         raise PortNotFound(f"Server {server_id} could not be found: no port is made for it.")
 
@@ -91,7 +91,7 @@ def _is_taken(port: Port, wanted: AgentPort) -> bool:
 
 
 async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port) -> None:
-    """Bind with what was claimed at `place`, if the host reaches it; else claim what it reaches."""
+    """Bind with what was claimed at `place`, if the host reaches its segment; else claim of one that it reaches."""
     consumers = await networks.placement.get_consumers([port.id])
     for provider_uuid, resources in (consumers[port.id].allocations if port.id in consumers else {}).items():
         bind = _port_bind(wanted, port, provider_uuid, tuple(resources))
@@ -126,7 +126,7 @@ async def _bind(
     *,
     intents: Intents | None = None,
 ) -> None:
-    """Raise Conflict where the port cannot be bound; then nothing is written."""
+    """Bind the port, and close its intent. Raises Conflict, and writes nothing, when the port cannot be bound."""
     provider_uuid = placing.provider_uuid if placing and placing.claimed else None
     bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
     async with networks.database.transaction() as tx:
@@ -151,10 +151,10 @@ def _port_bind(
 
 
 async def _read_again(networks: Networks, wanted: AgentPort, port: seam.Port) -> seam.Port:
-    """Return the port as it is after a refused bind, which raises its revision. Raises PortNotFound."""
+    """Return the port after a refused bind, which raised its revision. Raises PortNotFound."""
     return port_bindings.view(await port_service.get_port(networks, port.id), wanted.nic, wanted.server_id)
 
 
 async def _find(networks: Networks, port_id: str) -> Port | None:
-    found = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
-    return found[0] if found else None
+    ports_read = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
+    return ports_read[0] if ports_read else None

@@ -1,7 +1,7 @@
 """The bindings of a port as clients see and change them: one is active, others wait on their hosts to be activated.
 
-The active one is in the port's row. Activating is binding: what `port_updates` does for `binding:host_id`, and the
-binding that was active becomes an inactive one in the same transaction.
+The active binding is in the port's row. Activating a binding is what `port_updates` does for `binding:host_id`. In the
+same transaction the binding that was active becomes an inactive one.
 Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 """
 
@@ -22,41 +22,48 @@ from roost.network.store import ports as port_rows
 
 
 async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
-    """The active one first; its host is "" while the port is unbound. Raises PortNotFound, PortNotCompute."""
+    """Return the port's bindings, the active one first; its host is "" while the port is unbound.
+
+    Raises PortNotFound, PortNotCompute.
+    """
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
-        if not found:
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+        if not ports_read:
             raise PortNotFound(f"Port {port_id} could not be found.")
-        return await port_updates.list_bindings(tx, found[0])
+        return await port_updates.list_bindings(tx, ports_read[0])
 
 
 async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
-    """One of them. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
+    """Return the port's binding on the host. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
     return port_updates.binding_on(port_id, host, await list_bindings(networks, port_id))
 
 
 async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> Binding:
-    """Add an inactive binding; it assigns nothing, but its host must reach the port's addresses, or some segment.
+    """Add an inactive binding, which assigns no address.
 
+    Its host must reach the port's addresses; if the port has none, some segment of its network.
     Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
     HostNotCompatibleWithFixedIps.
     """
-    made = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
+    binding_new = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
-        if any(binding.host == made.host for binding in await port_updates.list_bindings(tx, port)):
-            raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {made.host} already exists.")
-        state, host = await addresses.read_network(tx, port.network_id, made.host)
-        requests.refuse_host(port, port.addresses, state, host=host, host_name=made.host)
-        await store.put(tx, port_id, made)
+        if any(binding.host == wanted.host for binding in await port_updates.list_bindings(tx, port)):
+            raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
+        state, host = await addresses.read_network(tx, port.network_id, wanted.host)
+        requests.refuse_host(port, port.addresses, state, host=host, host_name=wanted.host)
+        await store.put(tx, port_id, binding_new)
         await port_rows.touch(tx, [port_id])
-    return made
+    return binding_new
 
 
 async def update_binding(
     networks: Networks, port_id: str, host: str, *, vnic_type: str | None, profile: str | None
 ) -> Binding:
-    """Change a binding; None leaves a thing. Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound."""
+    """Change a binding; None leaves a value as it is.
+
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound.
+    """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
@@ -74,7 +81,7 @@ async def update_binding(
 
 
 async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
-    """Delete a binding; without the active one the port is unbound.
+    """Delete a binding. Deleting the active one unbinds the port.
 
     Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound, PortChanged.
     """
@@ -92,10 +99,12 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
 
 
 async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
-    """Make an inactive binding the active one, and that inactive; an unbound deferred port gets its address.
+    """Make an inactive binding the active one, and the active one inactive.
 
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what binding a
-    port raises.
+    An unbound port whose allocation is deferred gets its address.
+
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what
+    ports.update_port raises.
     """
     await port_updates.update_port(networks, port_id, PortChanges(host=host), activates=True)
     return await get_binding(networks, port_id, host)

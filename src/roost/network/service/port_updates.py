@@ -1,8 +1,8 @@
-"""A client's change of a port: what it has is locked, what it needs is claimed, and all of it is written at once.
+"""A client's change of a port: the port is locked, what it needs is claimed, and one transaction writes everything.
 
 Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
-claim afterwards. Between any two steps a crash leaves at most a claim that is too large: the intent's expiry, or the
-release row, sees to it.
+claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
+intent expires, or by the release row.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from roost.network.service import Networks, addresses, automatic, notices, relea
 from roost.network.service.addresses import Intents, Want
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
+from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, port_bindings
 from roost.network.store import ports as port_rows
@@ -35,15 +36,14 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import Allocations, add_allocations, covers_allocations, same_allocations
 
-RELEASE_ROUNDS_MAX = 8
-
 
 class _Change(Struct, frozen=True):
-    """What becomes of a port. dropped: addresses that go. placings: alternatives for those that come, none for none.
+    """What a change does to a port.
 
-    before: the port as it was locked. needs_claim: the ledger has to be asked first. trims: the claim is larger than
-    what is left when all is written. renews: the addresses that follow from its MAC are others. keeps_binding: the
-    active one becomes inactive.
+    before: the port as it was locked. dropped: addresses that it loses. placings: alternatives for the addresses that
+    it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is larger than the
+    addresses once they are written. renews: the addresses that follow from its MAC change. keeps_binding: the active
+    binding becomes an inactive one.
     """
 
     before: Port
@@ -64,26 +64,14 @@ class Owner(Struct, frozen=True):
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> None:
-    """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has.
+    """Change a port as a client: see ports.update_port.
 
-    activates: the inactive binding on the host becomes the active one, and that inactive.
+    activates: the inactive binding on the host becomes the active one, and the active one becomes inactive. Raises
+    asyncpg's UniqueViolationError for a MAC address that another port has.
     """
     owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
     async with Intents(networks) as intents:
-        for _ in range(RELEASE_ROUNDS_MAX):
-            async with networks.database.transaction() as tx:
-                change = await _decide(networks, tx, port_id, changes, owner, activates=activates)
-                servers: list[str] = []
-                if change is not None and change.needs_claim:
-                    await addresses.refuse_taken(tx, change.placings)
-                    await intents.open(tx, port_id)
-                elif change is not None:
-                    servers = await _write(networks, tx, change, change.placings)
-            if change is not None:
-                break
-            await releases.work_off(networks, [port_id])
-        else:
-            raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
+        change, servers = await _begin(networks, intents, port_id, changes, owner, activates=activates)
         if change.needs_claim:
             servers = await _claim_and_write(networks, change, intents)
     await notices.tell_now(networks, servers)
@@ -92,10 +80,24 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
         await releases.work_off_now(networks, [port_id])
 
 
+@after_releases
+async def _begin(
+    networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner, *, activates: bool
+) -> tuple[_Change, list[str]]:
+    """Write a change that needs no claim; open an intent for one that does. Return it and the servers to be told."""
+    async with networks.database.transaction() as tx:
+        change = await _decide(networks, tx, port_id, changes, owner, activates=activates)
+        if not change.needs_claim:
+            return change, await _write(networks, tx, change, change.placings)
+        await addresses.refuse_taken(tx, change.placings)
+        await intents.open(tx, port_id)
+        return change, []
+
+
 async def _decide(
     networks: Networks, tx: Connection, port_id: str, changes: PortChanges, owner: Owner, *, activates: bool
-) -> _Change | None:
-    """Lock the port; return what becomes of it, None while its claim is being given back."""
+) -> _Change:
+    """Lock the port; return what the change does to it. Raises ReleasesPending while its claim is being given back."""
     port = await lock_for_client(tx, port_id, changes.revision)
     device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
     requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
@@ -103,7 +105,7 @@ async def _decide(
         _refuse_leaving(port, owner)
     releasing, _claiming = await claims.list_busy(tx, [port_id])
     if releasing:
-        return None
+        raise ReleasesPending(releasing, f"The claim of port {port_id} is still being given back: repeat the request.")
     if activates:
         binding = binding_on(port_id, changes.host or "", await list_bindings(tx, port))
         if binding.active:
@@ -133,11 +135,13 @@ def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
 
 
 async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
-    """The port, locked for a change of a client's. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse."""
-    found = await port_rows.lock_ports(tx, [port_id])
-    if port_id not in found or found[port_id].hidden:
+    """Lock a port that a client changes; return it.
+
+    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse.
+    """
+    port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
+    if port is None or port.hidden:
         raise PortNotFound(f"Port {port_id} could not be found.")
-    port = found[port_id]
     refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
     if port.reserved_from is not None:
         raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
@@ -145,18 +149,18 @@ async def lock_for_client(tx: Connection, port_id: str, revision: int | None = N
 
 
 async def find_owner(networks: Networks, port_id: str) -> Owner:
-    """The server of this cloud that has the port: the compute service is asked before anything is locked."""
+    """Return who has the port. Call it before locking anything: it asks the compute service."""
     async with networks.database.transaction() as tx:
-        found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
-    device_id = found[0].device_id if found else ""
-    asked = [device_id] if notices.is_server_id(device_id) else []
-    return Owner(device_id, bool(asked and await networks.compute.get_server_states(asked)))
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+    device_id = ports_read[0].device_id if ports_read else ""
+    server_ids = [device_id] if notices.is_server_id(device_id) else []
+    return Owner(device_id, bool(server_ids and await networks.compute.get_server_states(server_ids)))
 
 
 def _refuse_leaving(port: Port, owner: Owner) -> None:
-    """Raise PortInUse where a client would put a server's port on another host than its server.
+    """Raise PortChanged when the port's device is not the owner's any more, PortInUse when the owner is a server.
 
-    Raises PortChanged when the port has changed hands since the owner was looked for.
+    A server's port is on its server's host: a client moves it with the server.
     """
     if port.device_id != owner.device_id:
         raise PortChanged(f"Port {port.id} changed while it was being looked at: repeat the request.")
@@ -165,13 +169,13 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 
 
 async def _claim_and_write(networks: Networks, change: _Change, intents: Intents) -> list[str]:
-    """Claim beside what the port has, under its open intent, then write. Returns the servers that are to be told."""
+    """Claim beside what the port has, under its open intent; then write. Return the servers to be told."""
     port = change.before
     want = Want(
         port_id=port.id,
         project_id=port.project_id,
         placings=change.placings,
-        held=claim_of(port.addresses),
+        claim_held=claim_of(port.addresses),
         ticket=intents.tickets[port.id],
     )
     placing = await addresses.claim_one(networks, want)
@@ -186,10 +190,10 @@ async def _claim_and_write(networks: Networks, change: _Change, intents: Intents
 
 
 async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
-    """Write everything at once; the port is locked. Returns the servers that are to be told.
+    """Write the change to the locked port. Return the servers to be told.
 
-    The subnets of all providers concerned are locked by one statement: one that came since may be before one that is
-    locked already. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    One statement locks the subnets of all providers concerned, in the order in which everybody locks. Raises
+    IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     port = change.before
     touches_addresses = bool(placings or change.dropped or change.renews)
@@ -207,8 +211,8 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             await addresses.give_one(networks, tx, change.port, placing, locked)
         if change.renews:
             kept = tuple(item for item in port.addresses if item not in change.dropped)
-            behind = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
-            await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
+            subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
+            await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
             await claims.insert_releases(tx, [port.id])
         if not touches_addresses and _shown(port) == _shown(change.port):
@@ -217,7 +221,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
 
 
 async def _move_binding(tx: Connection, change: _Change) -> None:
-    """Move the active binding to another host, where an inactive one is no more."""
+    """Move the active binding to another host; delete the inactive one there."""
     port = change.before
     if change.port.host is not None:
         await port_bindings.delete(tx, port.id, [change.port.host])
@@ -227,7 +231,7 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
 
 
 def _shown(port: Port) -> tuple[str, str]:
-    """What of a port a server shows, beside the addresses."""
+    """Return what a server shows of a port, beside the addresses."""
     return port.device_id, port.mac_address
 
 

@@ -15,27 +15,27 @@ from roost.platform.crash import crash_point
 
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
-    """Ports with their addresses, by id."""
+    """Return ports with their addresses, by id."""
     async with networks.database.connection() as connection:
         return await port_rows.list_ports(connection, wanted)
 
 
 async def list_page(networks: Networks, query: ListQuery) -> list[tuple[ListRow, Port]]:
-    """A page of ports as clients ask for it, with their addresses: clients do so more often than for anything else."""
+    """Return a page of ports as clients list them, with their addresses. No request of clients is more frequent."""
     async with networks.database.connection() as connection:
         return await port_rows.list_page(connection, query)
 
 
 async def get_port(networks: Networks, port_id: str) -> Port:
-    """One port. Raises PortNotFound."""
-    found = await list_ports(networks, PortFilter(ids=(port_id,)))
-    if not found:
+    """Return one port. Raises PortNotFound."""
+    ports_read = await list_ports(networks, PortFilter(ids=(port_id,)))
+    if not ports_read:
         raise PortNotFound(f"Port {port_id} could not be found.")
-    return found[0]
+    return ports_read[0]
 
 
 async def create_port(networks: Networks, request: PortRequest) -> Port:
-    """Make a user's port; an `immediate` one has its claim and its addresses when the call returns.
+    """Make a user's port. An `immediate` one has its claim and its addresses when the call returns.
 
     Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
@@ -45,7 +45,7 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
 
 
 async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
-    """Make users' ports, all or none. Raises what create_port raises."""
+    """Make users' ports, all or none; return them in order. Raises what create_port raises."""
     if len(wanted) == 1:
         return [await create_port(networks, wanted[0])]
     await refuse_while_recovering(networks)
@@ -54,7 +54,9 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
-    """Change a port as a client; one that is bound for the first time gets its address, as do named fixed_ips.
+    """Change a port as a client.
+
+    A port that is bound for the first time gets its address. Fixed IPs that the changes name are assigned.
 
     Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, PortBound,
     MacAddressInUse, what requests.plan_addresses and readdressing raise, IpAddressAlreadyAllocated,
@@ -70,18 +72,18 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
 
 
 async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
-    """Delete any port that clients see, a server's too: its addresses are unassigned, then its claim is given back.
+    """Delete any port that clients see, a server's too: unassign its addresses, then give its claim back.
 
-    An ACTIVE server loses the NIC, a build that holds the port ends in ERROR.
+    An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
 
-    revision: the one it must have. Raises PortNotFound, RevisionNumberConstraintFailed.
+    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
-        found = await port_rows.lock_ports(tx, [port_id])
-        if port_id not in found or found[port_id].hidden:
+        port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
+        if port is None or port.hidden:
             raise PortNotFound(f"Port {port_id} could not be found.")
-        refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
-        servers = await creation.remove(networks, tx, [found[port_id]])
+        refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+        servers = await creation.remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])

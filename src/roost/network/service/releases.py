@@ -1,19 +1,24 @@
 """Giving claims back to the ledger: always after the address is unassigned, whatever happens in between.
 
-A release row says: make the claim of this port equal to its claimed addresses. Of a port without any, all goes.
-The ledger is told the capacity before a claim goes: an address outside the pools counts only while it is claimed.
+A release row says: make the claim of this port equal to its claimed addresses. A port without addresses loses its
+whole claim. The ledger is told the capacity before a claim goes: an address outside the pools counts only while it is
+claimed.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 
+from roost.network.errors import PortChanged
 from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks, capacity
 from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
+from roost.platform.retries import retried
 from roost.seams.placement import (
     Allocations,
     ClaimGroup,
@@ -24,12 +29,43 @@ from roost.seams.placement import (
 )
 
 RELEASES_MAX = 1000
+ROUNDS_MAX = 8
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Operation = Callable[Concatenate[Networks, P], Coroutine[Any, Any, R]]
 
 log = structlog.get_logger()
 
 
+class ReleasesPending(PortChanged):
+    """Claims of these ports are still being given back."""
+
+    def __init__(self, port_ids: Set[str], text: str = "") -> None:
+        super().__init__(text or "Claims of the ports are still being given back: repeat the request.")
+        self.port_ids = port_ids
+
+
+def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
+    """Return the operation such that it works off the releases that it raises as ReleasesPending, and is repeated.
+
+    The last of ROUNDS_MAX attempts raises ReleasesPending.
+    """
+
+    @retried(ReleasesPending, most=ROUNDS_MAX)
+    @wraps(operation)
+    async def attempt(networks: Networks, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await operation(networks, *args, **kwargs)
+        except ReleasesPending as pending:
+            await work_off(networks, sorted(pending.port_ids))
+            raise
+
+    return attempt
+
+
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
-    """Trim the claims that the release rows name: those of the ports, or the oldest of all. Return how many ports.
+    """Trim the claims of the ports that have release rows; return how many ports. port_ids: None is the oldest rows.
 
     Raises PublicationPending while the ledger cannot be told of their providers.
     """
@@ -42,13 +78,13 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
 
 
 async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: Set[str]) -> tuple[int, list[str]]:
-    """Return how many ports, or the providers of which the ledger is to be told first; then nothing is done.
+    """Return how many ports, and no providers; or none, and the providers that the ledger must be told of first.
 
-    stayed: providers that are to go and have nothing to give, but are in use.
+    stayed: providers that are to be deleted and have no addresses, but are in use.
 
-    The ledger is called while the rows and the ports are locked, against the rule for transactions: nobody reserves or
-    claims for a port that has a release row, so a release that is under way can never hit a later claim of that port.
-    A port that was made anew while its row was being written shows by its reservation, or by the claim's generation.
+    The ledger is called while the rows and the ports are locked, against the rule for transactions. Nobody reserves or
+    claims for a port that has a release row. A release that is under way therefore never hits a later claim.
+    A port made anew while its row is written shows by its reservation, or by the claim's generation.
     """
     async with networks.releasing, networks.database.transaction() as tx:  # R8; a connection apart: R14
         rows = await claims.lock_releases(tx, port_ids, RELEASES_MAX)
@@ -63,12 +99,13 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         _, claiming = await claims.list_busy(tx, sorted(locked))
         # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
         kept = claiming | {port.id for port in locked.values() if port.reserved_from is not None}
-        held = [consumer for uuid, consumer in consumers.items() if uuid not in kept]
-        wanted = {item.consumer_uuid: claim_of(_addresses(locked, item.consumer_uuid)) for item in held}
-        generations = {item.consumer_uuid: item.generation for item in held if not wanted[item.consumer_uuid]}
+        releasing = [
+            (consumer, claim_of(_addresses(locked, uuid))) for uuid, consumer in consumers.items() if uuid not in kept
+        ]
+        generations = {consumer.consumer_uuid: consumer.generation for consumer, claim in releasing if not claim}
         crash_point("reconcile.before-release")
         await networks.placement.release(sorted(generations), generations=generations)
-        beaten = await _trim(networks, [(item, claim) for item in held if (claim := wanted[item.consumer_uuid])])
+        beaten = await _trim(networks, [(consumer, claim) for consumer, claim in releasing if claim])
         crash_point("reconcile.after-release")
         await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in beaten])
     return len(named) - len(beaten), []
@@ -79,13 +116,13 @@ def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
     return port.addresses if port else ()
 
 
-async def _trim(networks: Networks, wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
-    """Set claims that are larger than their ports' addresses to those; returns the ports that somebody claimed for.
+async def _trim(networks: Networks, claims_wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
+    """Set claims that are larger than wanted to what is wanted. Return the ports that others claimed for meanwhile.
 
-    Never to more than is held: a claim that does not cover its port's addresses is not a release's to mend.
+    A claim that does not cover its port's addresses stays as it is: no release repairs it.
     """
     larger = []
-    for consumer, claim in wanted:
+    for consumer, claim in claims_wanted:
         if not covers_allocations(consumer.allocations, claim):
             log.warning("a port holds addresses that it has no claim for", port=consumer.consumer_uuid)
         elif not same_allocations(consumer.allocations, claim):
@@ -98,7 +135,7 @@ async def _trim(networks: Networks, wanted: Sequence[tuple[ConsumerState, Alloca
 
 
 async def work_off_all(networks: Networks) -> int:
-    """Release all that can be released by now, oldest first; returns how many ports."""
+    """Release all that can be released by now, oldest first; return how many ports."""
     released = 0
     while count := await work_off(networks):
         released += count
@@ -106,7 +143,7 @@ async def work_off_all(networks: Networks) -> int:
 
 
 async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
-    """Right after the commit that wrote the rows; if the ledger cannot be had, the reconciler does it later."""
+    """Release the claims whose rows were committed just now. Log a failure: the reconciler does it later."""
     if not port_ids:
         return
     try:
@@ -116,9 +153,9 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
 
 
 async def abandon(networks: Networks, port_id: str, ticket: int | None = None) -> None:
-    """The claim made for the port has no use: drop the intent, give the claim back, unless somebody else claims now.
+    """Drop the port's intent and give back the claim made under it, unless somebody else claims for the port now.
 
-    ticket: of the intent; None if there is none any more.
+    ticket: of the intent; None when the intent is gone.
     """
     async with networks.database.transaction() as tx:
         await ports.lock_ports(tx, [port_id])

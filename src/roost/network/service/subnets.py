@@ -196,7 +196,7 @@ async def take(
     change: Callable[[Connection], Awaitable[Taken]],
     refusal: RoostError,
 ) -> None:
-    """Commit what `change` writes once the ledger agrees: see capacity.take.
+    """Run `change` and commit it once the ledger agrees to what it leaves: see capacity.take.
 
     Claims that are due for release are released before a refusal. Raises the refusal in place of CapacityInUse.
     """

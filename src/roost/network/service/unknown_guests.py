@@ -1,6 +1,7 @@
 """Hidden ports for guests that the records do not know, so that nobody is given their addresses.
 
-Compute says all that a host has; what is so already costs reads only. The inventories follow: `rules/capacity.py`.
+Compute names all guests of a host. A host whose ports are right already costs reads only. The inventories follow from
+these ports: `rules/capacity.py`.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -92,8 +93,8 @@ async def _read_ports(tx: Connection, ids_by_host: Mapping[str, Collection[str]]
 
 
 def _is_so(plan: HostPlan, known: Mapping[str, Port], listed: Mapping[str, Set[tuple[str, str]]]) -> bool:
-    wanted = {port.id: port for port in plan.ports}
-    return wanted.keys() == known.keys() and all(is_held(known[id], listed[id], port) for id, port in wanted.items())
+    planned = {port.id: port for port in plan.ports}
+    return planned.keys() == known.keys() and all(is_held(known[id], listed[id], port) for id, port in planned.items())
 
 
 async def _set_host(
@@ -105,33 +106,35 @@ async def _set_host(
     as_of: float,
     changed: set[str],
 ) -> tuple[seam.HeldAddresses, ...]:
-    """Make the host's hidden ports what its guests have. changed: takes the providers that the ledger must be told of.
+    """Make the host's hidden ports what its guests have; return what became of each guest's addresses.
 
-    The locks are those of all: ports by id, then subnets by id.
+    changed: the providers that are to be published are added to it. Locks are taken in everybody's order: ports by id,
+    then subnets by id.
     """
     if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
         return (await _plan(tx, {host: guests}))[host].answers
     listed = (await store.list_listed(tx, [host])).get(host, {})
     known = await ports.lock_ports(tx, list(listed))
     places = await store.list_places(tx, list_pairs(guests))
-    held = {item.subnet_id for port in known.values() for item in port.addresses}
-    held |= {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}
-    locked = await address_rows.lock_subnets(tx, sorted(held | {p.subnet_id for some in places.values() for p in some}))
+    subnet_ids = {item.subnet_id for port in known.values() for item in port.addresses}
+    subnet_ids |= {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}
+    subnet_ids |= {place.subnet_id for some in places.values() for place in some}
+    locked = await address_rows.lock_subnets(tx, sorted(subnet_ids))
     known = await ports.lock_ports(tx, list(known))  # R47
     plan = (await _plan(tx, {host: guests}))[host]
-    wanted = {port.id: port for port in plan.ports}
+    planned = {port.id: port for port in plan.ports}
     dropped = [
         item
         for port in known.values()
         for item in port.addresses
-        if port.id not in wanted or (item.subnet_id, item.address) not in wanted[port.id].addresses
+        if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
     ]
-    await ports.delete(tx, sorted(known.keys() - wanted.keys()))
+    await ports.delete(tx, sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
-    await store.set_listed(tx, known.keys() | wanted.keys(), plan.ports, locked)
+    await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, [(item.subnet_id, item.address) for item in dropped])
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
-    now = await ports.lock_ports(tx, list(wanted))
+    now = await ports.lock_ports(tx, list(planned))
     has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
     missing = [
         (port, subnet_id, address)
@@ -147,11 +150,11 @@ async def _set_host(
 
 
 async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:
-    """Make the ports with the MAC addresses that the guests list; with others where a port has those already."""
+    """Make the ports, with the MAC addresses that the guests list, or with new ones where a port has those already."""
     waiting, macs = list(new), [port.mac_address for port in new]
     for _ in range(MAC_ROUNDS_MAX):
-        made = await store.insert_ports(tx, waiting, macs) if waiting else set()
-        waiting = [port for port in waiting if port.id not in made]
+        ids_written = await store.insert_ports(tx, waiting, macs) if waiting else set()
+        waiting = [port for port in waiting if port.id not in ids_written]
         if not waiting:
             return
         macs = [new_mac(networks.env.random) for _ in waiting]
@@ -159,7 +162,7 @@ async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPo
 
 
 async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[HeldPort, str, str]]) -> None:
-    """Give the ports these addresses, of (port, subnet id, address): nobody has them, and the subnets are locked."""
+    """Give ports addresses that no port has. missing: (port, subnet id, address); the subnets are locked."""
     named = [(subnet_id, parse(address)) for _, subnet_id, address in missing]
     if not named:
         return
@@ -173,12 +176,12 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
         Demand(port.id, (subnet_id,), address, (subnet_id, address) in pooled, claimed=False)
         for (port, _, _), (subnet_id, address) in zip(missing, named, strict=True)
     ]
-    given = await addresses.hand_out(networks, tx, demands)
-    assert None not in given, "an address of a pool that no port has is free"
+    handed_out = await addresses.hand_out(networks, tx, demands)
+    assert None not in handed_out, "an address of a pool that no port has is free"
 
 
 async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
-    """Tell the ledger of what is reserved now; if it cannot be had, the reconciler does it later."""
+    """Publish the providers. Log a failure: the reconciler does it later."""
     if not provider_uuids:
         return
     try:
