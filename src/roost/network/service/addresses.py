@@ -193,7 +193,7 @@ async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[s
     """Return the consumers' generations of the ports whose intents are still open; None for no consumer.
 
     A generation counts only if it was read under the intent. A claim with a later one would replace a claim that
-    somebody else has made since, perhaps for an address that the port has by now.
+    somebody else has made since. The port may have that claim's address by now.
     """
     if not wants:
         return {}

@@ -22,9 +22,8 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
     """Assign an address of the subnet to every port with addresses of its provider; return how many ports got one.
 
     The subnet is committed, so whoever assigns from now on sees it. Whoever assigns just now holds its port's lock, and
-    is waited for. A port that a build holds is left to the reconciler, which comes back until none is left: the server shows
-    what its build bound.
-    Source: Neutron, add_auto_addrs_on_network_ports.
+    is waited for. A port that a build holds is left to the reconciler, which comes back until none is left. Its server
+    shows what the build bound. Source: Neutron, add_auto_addrs_on_network_ports.
     """
     count, after, building = 0, "", False
     while True:
