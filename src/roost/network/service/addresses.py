@@ -286,8 +286,8 @@ async def give(
 ) -> dict[str, RoostError]:
     """Give ports the addresses that they have claims for; return by port id the error of each that gets none.
 
-    locked: by provider UUID, the subnets of the placings' providers. One statement locks them all: a subnet that a
-    second one finds may be new, and against the order in which everybody locks. Raises IpAddressAlreadyAllocated.
+    locked: by provider UUID, the subnets of the placings' providers. One statement locks them all: a second
+    one could lock a new subnet out of order. Raises IpAddressAlreadyAllocated.
     """
     errors: dict[str, RoostError] = {}
     demands: list[Demand] = []

@@ -22,7 +22,8 @@ async def assign_named(
 ) -> seam.EnsuredPorts | seam.PortsRefused:
     """Claim and assign the addresses that the server's NICs name; return the server's answer with them.
 
-    A refusal gives no address back: an address may be taken because a conductor that took this build over has it.
+    The addresses stay, whatever becomes of the build's others. A refusal gives none back: an address may be taken
+    because the conductor that took this build over has assigned it.
     """
     if isinstance(answer, seam.PortsRefused):
         return answer

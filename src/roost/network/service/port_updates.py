@@ -192,8 +192,8 @@ async def _claim_and_write(networks: Networks, change: _Change, intents: Intents
 async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
     """Write the change to the locked port. Return the servers to be told.
 
-    One statement locks the subnets of all providers concerned, in the order in which everybody locks. Raises
-    IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order.
+    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     port = change.before
     touches_addresses = bool(placings or change.dropped or change.renews)

@@ -239,7 +239,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
 
 
 class _PortsJoined(SubnetInUse):
-    """Ports got addresses in the subnet between the locks of its ports and its own."""
+    """Ports got addresses in the subnet after its other ports were locked."""
 
 
 @retried(_PortsJoined, most=ROUNDS_MAX)
