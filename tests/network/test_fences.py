@@ -252,6 +252,15 @@ async def test_a_port_whose_claim_is_on_its_way_back_is_reserved_after_that(clou
     assert await cloud.used(rack1.id) == (5, 0)
 
 
+async def test_a_port_whose_claim_is_on_its_way_back_is_changed_after_that(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    assert await cloud.claim([port.id], rack1.id)
+    await execute(cloud, "INSERT INTO network.release (port_id) VALUES ($1)", port.id)
+    assert (await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))).addresses
+    await assert_sound(cloud)
+
+
 async def test_a_claim_that_gets_its_address_while_the_reconciler_looks_is_left_alone(cloud: Cloud) -> None:
     network, (rack1,) = await cloud.routed("10.1.0.0/29")
     port = await ports.create_port(
