@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.blocked import until_blocked
-from tests.network.cloud import Cloud
+from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
 from tests.next_call import after, before, instead
 
 from roost.network.errors import PublicationPending, SubnetInUse
 from roost.network.model.networks import SubnetChanges
+from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.service import audit_providers, capacity, ports, releases, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.store import publications as publication_rows
@@ -21,6 +22,7 @@ from roost.network.store import subnets as subnet_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.network import Nic
+from roost.seams.placement import IPV4_ADDRESS, ClaimGroup
 
 
 async def cut(cloud: Cloud, *ends: tuple[int, int]) -> None:
@@ -166,6 +168,23 @@ async def test_a_join_that_was_cut_off_is_what_the_books_say(cloud: Cloud, told:
     await subnets.update_subnet(cloud.networks, (await only(cloud)).id, SubnetChanges(segment_id=segment))
     assert await cloud.used(segment) == (10, 1)
     await assert_books(cloud)
+
+
+async def test_a_claim_that_is_made_beside_a_ports_addresses_stays_when_its_segment_goes(cloud: Cloud) -> None:
+    """It is on its way to the port: claims follow a network's only subnet alone."""
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    fixed = (FixedIpRequest(ip_address="10.2.0.2"),)
+    held = await ports.create_port(
+        cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=fixed)
+    )
+    consumer = (await cloud.networks.placement.get_consumers([held.id]))[held.id]
+    both = {rack1.id: {IPV4_ADDRESS: 1}, rack2.id: {IPV4_ADDRESS: 1}}
+    await cloud.networks.placement.claim([ClaimGroup((consumer.claiming(both),))])
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute("DELETE FROM network.subnet WHERE segment_id = $1", rack1.id)
+        await publication_rows.want(tx, [rack1.id])
+    assert await capacity.publish(cloud.networks, [rack1.id]) == {rack1.id}
+    assert (await cloud.networks.placement.get_consumers([held.id]))[held.id].allocations == both
 
 
 async def test_a_claim_on_its_way_back_from_a_provider_that_goes_is_given_back(cloud: Cloud) -> None:

@@ -5,6 +5,7 @@ transaction, in which the ledger agrees or refuses. So no state in between offer
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -193,18 +194,21 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
     A process told the ledger that the subnet joins a segment, and died before it committed that.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        network_ids = provider_uuids | {
-            item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))
-        }
-        subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(network_ids))
-        others = sorted({subnet.provider_uuid for subnet in subnets} - provider_uuids)
-        sources = await subnet_rows.list_sources(tx, others) if others else []
-        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in subnets])
+        network_ids = {uuid: uuid for uuid in provider_uuids}
+        network_ids |= {item.id: item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))}
+        subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
+        counts = Counter(subnet.network_id for subnet in subnets)
+        by_network = {item.network_id: item for item in subnets if counts[item.network_id] == 1}
+        # It was on the network and is on a segment, or the other way round.
+        left = [u for u, n in network_ids.items() if n in by_network and (u == n or not by_network[n].segment_id)]
+        lone = [by_network[network_ids[uuid]] for uuid in left]
+        sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone]) if lone else []
+        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in lone]) if lone else []
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids))) if port_ids else []
-    if not moving or not sources:
+    if not moving:
         return False
     states = [_state(source.provider_uuid, source, {}) for source in sources]
-    states += [_state(uuid, None, {}) for uuid in sorted(provider_uuids)]
+    states += [_state(uuid, None, {}) for uuid in sorted(left)]
     with suppress(_PublishedMeanwhile):
         return await _reshape(networks, states, moving)
     return False
