@@ -33,7 +33,7 @@ ORDER BY l.address, s.id
 
 
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
-    """Return address -> its places. pairs: (network id, address); network id None for any network."""
+    """Return address -> its places. pairs: (network id, address); the id is None for any network."""
     places: dict[str, list[Place]] = {}
     rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
     for row in rows:
