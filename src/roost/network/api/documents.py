@@ -1,6 +1,6 @@
 """Networks, segments, subnets and ports as the Network API shows them: each a struct, whose schema clients can read.
 
-What a document and its model call alike is the same. Source: Network API v2.0 reference.
+Fields of a document and of its model with the same name are the same. Source: Network API v2.0 reference.
 """
 
 from collections.abc import Mapping
@@ -199,7 +199,7 @@ def booleans(kind: type[Struct]) -> frozenset[str]:
 
 @cache
 def identifiers(kind: type[Struct]) -> frozenset[str]:
-    """Return the attributes that are ids, or lists of ids, of what Roost has made, by the names that clients use."""
+    """Return the attributes that are ids of Roost's, or lists of them, by the names that clients use."""
     types = (Uuid, Uuid | None, tuple[Uuid, ...])
     return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type in types)
 

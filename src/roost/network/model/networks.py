@@ -1,6 +1,6 @@
 """Networks, segments, subnets and hosts, and how lists of them are asked for.
 
-Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count; IPv6 ones are above
+Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count. IPv6 ones are above
 2^32 (see addressing.parse), so that a number says its family. UUIDs are canonical.
 """
 
