@@ -16,8 +16,8 @@ FIXED_IPS_MAX = 16
 class NetworkSettings(Struct, frozen=True, kw_only=True):
     """How the network service works; times are in seconds.
 
-    assignment: which of a subnet's free addresses comes next. "packed": the lowest. "spread": the next from a point that
-    is chosen by chance each time, so that addresses are not reused soon.
+    assignment: which of a subnet's free addresses comes next. "packed": the lowest. "spread": the next from a point
+    that is chosen by chance each time, so that addresses are not reused soon.
     reconcile_s: how often the leftovers of killed processes are looked for. audit_s: how often everything is audited.
     intent_s: how long a claim without an address is left alone, unless its port's build is at work.
     publish_lease_s: how long a killed publisher delays a segment.

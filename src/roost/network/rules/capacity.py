@@ -23,7 +23,7 @@ def claimed_by_ports(subnet: SubnetKind) -> bool:
 
 
 def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
-    """Return the resource classes of which a server's port claims one each on a provider with these subnets."""
+    """Return the resource classes that a server's port claims on a provider with these subnets, one of each."""
     versions = {subnet.ip_version for subnet in subnets if counts(subnet)}
     return tuple(name for name in ADDRESS_CLASSES if name in {uses.class_of(version) for version in versions})
 

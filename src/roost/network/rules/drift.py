@@ -94,7 +94,7 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
 
 
 def judge_marks(address: str, *, marks: tuple[bool, bool], marks_wanted: tuple[bool, bool], name: str) -> Drift:
-    """Return the drift of an address that has not the marks that it should. marks: in a pool, claimed by its port."""
+    """Return the drift of an address with wrong marks. marks: (in a pool, claimed by its port)."""
     return ADDRESS_WRONG.drift(address, f"is {_show_marks(*marks)}, should be {_show_marks(*marks_wanted)}", name=name)
 
 

@@ -62,7 +62,7 @@ class Placing(Struct, frozen=True):
 
     @property
     def claim(self) -> Allocations:
-        """Return what the ledger is to count of it; empty for nothing."""
+        """Return the claim of the placing; empty if none of its addresses is capacity."""
         return {self.provider_uuid: self.claimed} if self.claimed else {}
 
 

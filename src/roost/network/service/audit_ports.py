@@ -34,7 +34,7 @@ from roost.seams.placement import (
 
 PAGE = 500
 LOCKED_MAX = 100
-"""Ports that are locked at once: whoever works with one of them waits meanwhile."""
+"""How many ports are locked at once: others that need one of them wait meanwhile."""
 
 UNREACHED_MAX = 10_000
 

@@ -97,7 +97,7 @@ async def list_strays(tx: Connection, *, limit: int) -> list[StrayAddress]:
 
 
 async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list[StrayAddress]:
-    """Return those of the strays that still are; their subnets are locked if they exist."""
+    """Return the strays that still are strays. Their subnets are locked if they exist."""
     rows = await tx.fetch(CONFIRM_STRAYS, [item.subnet_id for item in strays], [item.address for item in strays])
     return [StrayAddress(**row) for row in rows]
 

@@ -72,7 +72,7 @@ SELECT port_id FROM network.intent WHERE expires_at < now() ORDER BY port_id LIM
 
 
 async def list_expired_intents(tx: Connection, limit: int) -> list[str]:
-    """Return ports whose intent has expired: whoever was about to claim did not come back."""
+    """Return the ports whose intents have expired, by id."""
     return [row["port_id"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)]
 
 

@@ -67,7 +67,7 @@ SELECT id FROM network.subnet WHERE spreading ORDER BY id
 
 
 async def list_spreading(tx: Connection) -> list[Subnet]:
-    """Return subnets of which ports made before them are still to get addresses."""
+    """Return the subnets that are spreading: ports made before them are still to get addresses of them."""
     ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
     return await list_subnets(tx, ids) if ids else []
 

@@ -128,7 +128,7 @@ RETURNING id
 
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
-    """Insert hidden ports without addresses. Return the ids of those inserted: a MAC address may be another port's."""
+    """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
         [port.server_id for port in new],
