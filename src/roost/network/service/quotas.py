@@ -64,7 +64,7 @@ async def delete_quotas(networks: Networks, project_id: str) -> None:
 
 
 async def list_over(networks: Networks) -> list[QuotaUsage]:
-    """Return what projects have more of than they may."""
+    """Return the usages of projects that are above their maxima."""
     async with networks.database.transaction(snapshot=True) as tx:
         return await QUOTAS.list_over(tx, defaults=default_quotas(networks))
 
