@@ -6,7 +6,7 @@ from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
 from roost.network.errors import NetworkNotFound
-from roost.network.model.networks import AddressRange, Held, Network, Subnet
+from roost.network.model.networks import AddressRange, HeldCounts, Network, Subnet
 from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.rules.availability import Counts, availabilities
 from roost.network.service import availability, ports
@@ -31,17 +31,17 @@ def a_subnet(cidr: str, *pools: AddressRange, number: int = 1, network: int = 1,
 @pytest.mark.parametrize(
     ("subnet", "held", "total", "in_subnet", "reserved", "free"),
     [
-        (a_subnet("10.0.0.0/24", AddressRange(10, 19), AddressRange(30, 34)), Held(6, 4), 15, 254, 237, 11),
-        (a_subnet("10.0.0.0/24"), Held(3, 0), 256, 254, 251, 0),
-        (a_subnet("10.0.0.0/31", AddressRange(0, 1)), Held(), 2, 2, 0, 2),
-        (a_subnet("10.0.0.0/32", AddressRange(0, 0)), Held(1, 1), 1, 1, 0, 0),
-        (a_subnet("2001:db8::/32", ip_version=6), Held(1, 0), 2**96, 2**96, 2**96 - 1, 0),
-        (a_subnet("2001:db8::/64", AddressRange(2, 2**64 - 1), ip_version=6), Held(1, 1), 2**64 - 2, 2**64, 2,
+        (a_subnet("10.0.0.0/24", AddressRange(10, 19), AddressRange(30, 34)), HeldCounts(6, 4), 15, 254, 237, 11),
+        (a_subnet("10.0.0.0/24"), HeldCounts(3, 0), 256, 254, 251, 0),
+        (a_subnet("10.0.0.0/31", AddressRange(0, 1)), HeldCounts(), 2, 2, 0, 2),
+        (a_subnet("10.0.0.0/32", AddressRange(0, 0)), HeldCounts(1, 1), 1, 1, 0, 0),
+        (a_subnet("2001:db8::/32", ip_version=6), HeldCounts(1, 0), 2**96, 2**96, 2**96 - 1, 0),
+        (a_subnet("2001:db8::/64", AddressRange(2, 2**64 - 1), ip_version=6), HeldCounts(1, 1), 2**64 - 2, 2**64, 2,
             2**64 - 3),
     ],
 )  # fmt: skip
 def test_a_subnet_counts_what_it_has(
-    subnet: Subnet, held: Held, total: int, in_subnet: int, reserved: int, free: int
+    subnet: Subnet, held: HeldCounts, total: int, in_subnet: int, reserved: int, free: int
 ) -> None:
     (one,) = availabilities([a_network()], [subnet], {subnet.id: held})
     counts = one.subnets[0].counts

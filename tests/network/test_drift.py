@@ -22,7 +22,8 @@ from roost.platform.drift import Kind
 from roost.seams.compute import ServerState
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, Inventory, ProviderState
 
-MADE, LENT, USERS = {"made": True}, {"reserved": True, "held": True}, dict[str, bool]()
+FACTS = ("made_by_roost", "reserved", "port_reserved", "bound")
+MADE, LENT, USERS = {"made_by_roost": True}, {"reserved": True, "port_reserved": True}, dict[str, bool]()
 RUNS = ServerState(claiming=True, unfinished=False)
 BUILDING = ServerState(claiming=True, unfinished=True)
 LEAVING = ServerState(claiming=False, unfinished=True)
@@ -57,14 +58,13 @@ def test_a_port_has_drifted_by_its_server(
 
 
 def test_nothing_of_a_server_that_is_at_work_has_drifted() -> None:
-    for made, reserved, held, bound in itertools.product([False, True], repeat=4):
+    for answers in itertools.product([False, True], repeat=len(FACTS)):
         for server in (BUILDING, LEAVING):
-            assert judge_server_port(port(made=made, reserved=reserved, held=held, bound=bound), server) is None
+            assert judge_server_port(port(**dict(zip(FACTS, answers, strict=True))), server) is None
 
 
 def port(**facts: bool) -> BuildPort:
-    given = {"made": False, "reserved": False, "held": False, "bound": False} | facts
-    return BuildPort(id="p", name="", device_id="s", revision=1, **given)
+    return BuildPort(id="p", name="", device_id="s", revision=1, **dict.fromkeys(FACTS, False) | facts)
 
 
 @pytest.mark.parametrize(

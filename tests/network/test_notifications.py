@@ -9,7 +9,7 @@ from roost.network.api import documents
 from roost.network.errors import IpAddressAlreadyAllocated
 from roost.network.model.networks import Network
 from roost.network.model.ports import Address, FixedIpRequest, Port, PortChanges, PortRequest
-from roost.network.rules.notifications import port_document, port_events
+from roost.network.rules.notifications import port_document, port_events, vif_details
 from roost.network.service import Networks, ports
 from roost.platform.outbox import Notification, Outbox
 from roost.seams.network import Nic
@@ -65,6 +65,13 @@ def test_a_port_is_told_of_as_the_api_shows_it() -> None:
     )  # fmt: skip
     for port in (PORT, BOUND, replace(PORT, addresses=(address,), tags=("red",))):
         assert port_document(port) == msgspec.json.decode(msgspec.json.encode(documents.port(port)))
+
+
+@pytest.mark.parametrize(
+    ("vif_type", "details"), [("unbound", {}), ("ovs", {"port_filter": False, "connectivity": "l2"})]
+)
+def test_only_a_bound_port_says_how_its_guest_is_plugged_in(vif_type: str, details: dict[str, object]) -> None:
+    assert vif_details(vif_type) == details
 
 
 async def take(networks: Networks) -> list[Notification]:

@@ -16,17 +16,17 @@ FIXED_IPS_MAX = 16
 class NetworkSettings(Struct, frozen=True, kw_only=True):
     """How the network service works; times are in seconds.
 
-    assignment: which of a subnet's free addresses comes next: the lowest ("packed"), or the one at or above a point of
-    the pools that is chosen by chance for each assignment ("spread"), so that addresses are not reused soon.
-    reconcile_s: how often what a killed process left behind is looked for. audit_s: how often everything is audited.
-    intent_s: how long a claim without an address is left alone, unless its port's build is at work. publish_lease_s:
-    how long a killed publisher holds a segment up. quota_*: how many a project may have that has no quota of its own;
-    -1 for any number, None: see with_upstream_quotas. max_fixed_ips_per_port: how many addresses a client may name for
-    a port that is not the network's own. url: the Network API that conductors have credentials for; "": it is served
-    by the same Roost, and none are needed. token_file: has the token for it; "": Keystone gives one for the OS_…
-    variables.
-    credentials: what a conductor does that has none: it builds servers in the late order and says so ("warn"), or does
-    not start ("require"). credentials_check_s: how often they are tried.
+    assignment: which of a subnet's free addresses comes next. "packed": the lowest. "spread": the next from a point
+    that is chosen by chance each time, so that addresses are not reused soon.
+    reconcile_s: how often the leftovers of killed processes are looked for. audit_s: how often everything is audited.
+    intent_s: how long a claim without an address is left alone, unless its port's build is at work.
+    publish_lease_s: how long a killed publisher delays a segment.
+    quota_*: how many a project may have without a quota of its own; -1: any number. None: see with_upstream_quotas.
+    max_fixed_ips_per_port: how many addresses a client may name for a port that is not the network's own.
+    url: the Network API that conductors have credentials for. "": the same Roost serves it, and none are needed.
+    token_file: has the token for it. "": Keystone gives one for the OS_… variables.
+    credentials: what a conductor without them does. "warn": it builds servers in the late order and says so. "require":
+    it does not start. credentials_check_s: how often they are tried.
     """
 
     assignment: Literal["packed", "spread"] = "packed"

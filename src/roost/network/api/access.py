@@ -1,6 +1,6 @@
-"""What one caller may see and say: policy asked about the networks, subnets and ports that a request concerns.
+"""Decides what a caller may see and set, by policy, of the networks, subnets and ports of a request.
 
-guard.py asks before an operation begins; lists and answers leave out what is not for the caller.
+guard.py asks before an operation begins. Lists and answers leave out what the caller may not see.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from roost.network.service import networks as service
 from roost.platform.auth import Caller, Forbidden, Policy
 
 ACCESS_KEY = "roost.network.access"
-"""Where a request's scope holds its Access; nowhere if nobody is asked who they are."""
+"""The key of a request's Access in its scope; absent without authentication."""
 
 KINDS: Mapping[type[Struct], str] = {NetworkDocument: "network", SubnetDocument: "subnet", PortDocument: "port"}
 """The documents that have an owner, by the names of their rules."""
@@ -35,16 +35,16 @@ B = TypeVar("B", bound=Struct)
 
 
 class Verdict(Struct, frozen=True):
-    """Whether a caller sees something at all, and which attributes of it not."""
+    """Whether a caller sees a document, and which of its attributes are hidden."""
 
     visible: bool
     hidden: frozenset[str] = frozenset()
 
 
 class Access:
-    """What a caller may do; answers are remembered for as long as the request takes.
+    """What a caller may do, with answers remembered during the request.
 
-    reachable: the networks that the caller owns, or that are there for everybody; None for who sees them all.
+    reachable: the caller's own, shared and external networks; None for a caller who sees all.
     """
 
     def __init__(self, policy: Policy, caller: Caller, reachable: Mapping[str, NetworkOwner] | None) -> None:
@@ -55,7 +55,7 @@ class Access:
 
     @classmethod
     async def of(cls, networks: Networks, policy: Policy, caller: Caller, *, owned: bool) -> "Access":
-        """Return the access of a caller. owned: what is concerned has owners."""
+        """Return the access of a caller. owned: the documents of the request have owners."""
         blind = cls(policy, caller, None)
         if not owned or any(blind.allows(rule, {}) for rule in PRIVILEGED):
             return blind
@@ -63,7 +63,7 @@ class Access:
 
     @property
     def privileged(self) -> bool:
-        """Return whether the caller sees beyond the own project."""
+        """Return whether the caller sees other projects."""
         return self.reachable is None
 
     def enforce(self, rule: str, target: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class Access:
         self._policy.enforce(self.caller, rule, target)
 
     def allows(self, rule: str, target: Mapping[str, str]) -> bool:
-        """Return whether it does."""
+        """Return whether the rule lets the caller do this to the target."""
         try:
             self.enforce(rule, target)
         except Forbidden:
@@ -79,7 +79,7 @@ class Access:
         return True
 
     def target(self, document: Struct) -> Target:
-        """Return a network, subnet or port as rules ask about it."""
+        """Return the target that rules ask about, of a network, subnet or port."""
         assert isinstance(document, NetworkDocument | SubnetDocument | PortDocument)
         target = owned_by(document.project_id)
         if isinstance(document, NetworkDocument):
@@ -90,7 +90,7 @@ class Access:
         return target if network is None else target | _network_target(network)
 
     def verdict(self, document: Struct) -> Verdict:
-        """Return what the caller sees of this; of what has no owner, everything."""
+        """Return what the caller sees of the document; everything of one without an owner."""
         kind = KINDS.get(type(document))
         if kind is None:
             return Verdict(True)
@@ -110,13 +110,13 @@ class Access:
         return verdict
 
     def enforce_attributes(self, rule: str, item: Struct, target: Mapping[str, str]) -> None:
-        """Raise Forbidden unless the caller may say what the body says beyond the defaults."""
+        """Raise Forbidden unless the caller may set each attribute that the body sets, beyond the defaults."""
         for name in _said(rule, item):
             self.enforce(name, target)
 
 
 def access_of(request: Request) -> Access | None:
-    """Return what the request's caller may; None where nobody is asked."""
+    """Return the access of the request's caller; None without authentication."""
     access: Access | None = request.scope.get(ACCESS_KEY)
     return access
 
@@ -131,7 +131,7 @@ def _network_target(owner: NetworkOwner) -> Target:
 
 
 def owned_by(project_id: str | None) -> Target:
-    """Return the target that belongs to a project, or to nobody."""
+    """Return the target of what a project owns, or of what nobody owns."""
     return {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
 
 
@@ -140,11 +140,11 @@ STRANGER = {
     **_network_target(NetworkOwner("-", shared=False, external=False)),
     "device_owner": "",
 }
-"""What belongs to no project that there is, on a network of its own."""
+"""The target of a document of a project that does not exist, on a network of that project."""
 
 
 def reached(access: Access, network_id: str) -> Target | None:
-    """Return a network that something is made on as a target; None for one that the caller does not see."""
+    """Return the target of a network on which something is made; None if the caller does not see the network."""
     if access.reachable is None:
         return {}
     owner = access.reachable.get(network_id)
@@ -152,7 +152,7 @@ def reached(access: Access, network_id: str) -> Target | None:
 
 
 def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:
-    """Return what the caller sees, with all the attributes that are `used` to choose and to order it."""
+    """Return the documents that the caller sees, with every attribute that is `used` to filter and to order."""
     access = access_of(request)
     if access is None:
         return documents
@@ -161,7 +161,7 @@ def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequ
 
 
 def seen_by(request: Request, kind: str) -> str | None:
-    """Return the project by which the database may narrow what the caller sees; None for who may see others'."""
+    """Return the project to which the database narrows a list; None if the caller may see other projects'."""
     access = access_of(request)
     if access is None or access.privileged or access.allows(f"get_{kind}", STRANGER):
         return None
@@ -169,13 +169,13 @@ def seen_by(request: Request, kind: str) -> str | None:
 
 
 def hidden_of(document: Struct, request: Request) -> frozenset[str]:
-    """Return the attributes that are not for the caller."""
+    """Return the attributes that the caller may not see."""
     access = access_of(request)
     return frozenset() if access is None else access.verdict(document).hidden
 
 
 def owned(item: B, request: Request) -> B:
-    """Return the body of what is to be made, for the caller's own project unless it says for which."""
+    """Return the body of a POST, with the caller's own project unless it names one."""
     access = access_of(request)
     if access is None or not hasattr(item, "project_id") or given_project(item):
         return item
@@ -183,7 +183,7 @@ def owned(item: B, request: Request) -> B:
 
 
 def given_project(item: Struct) -> str | None:
-    """Return the project for which a body asks, if it says so."""
+    """Return the project that a body names, if any."""
     return getattr(item, "project_id", None) or getattr(item, "tenant_id", None)
 
 
@@ -197,7 +197,7 @@ def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
 
 
 def _said(rule: str, item: Struct) -> Iterator[str]:
-    """Yield the rules of the attributes, and of what is in their lists, that a body says."""
+    """Yield the rules of the attributes that a body sets, and of those in its lists."""
     for attribute, shown, default in _defaults(type(item)):
         value: Any = getattr(item, attribute)
         if value is UNSET or value == default:

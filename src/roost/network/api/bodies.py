@@ -1,4 +1,4 @@
-"""How attributes of bodies are read: ids, numbers, projects; what is refused by name, never silently dropped."""
+"""Reads attributes of bodies: ids, numbers, projects. Those that are not served are refused, never dropped."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -15,13 +15,13 @@ from roost.platform.http import canonical_uuid, is_uuid
 T = TypeVar("T")
 
 PARTS_MAX = 10_000
-"""How many of one attribute's items all that are made by one request have together."""
+"""How many items of one attribute the bodies of one request may have together."""
 NEUTRAL_BYTES_MAX = 64
-"""What is longer asks for something."""
+"""A longer value asks for something."""
 
 
 def value_or_none(value: T | UnsetType) -> T | None:
-    """Return what a change says; None for what it leaves out."""
+    """Return the value of a change; None if it is left out."""
     return None if value is UNSET else value
 
 
@@ -33,7 +33,7 @@ def parse_uuid(name: str, text: str) -> str:
 
 
 def parse_segmentation_id(number: int | str | None) -> int | None:
-    """Return it as a number. Raises InvalidInput."""
+    """Return the segmentation id as a number. Raises InvalidInput."""
     if number is None:
         return None
     if int(number) > SEGMENTATION_ID_MAX:
@@ -42,7 +42,7 @@ def parse_segmentation_id(number: int | str | None) -> int | None:
 
 
 def parse_project(body: Any, default: str) -> str:
-    """Return whose it is to be: `project_id`, or `tenant_id`, as it was called. Raises BadRequest where they differ."""
+    """Return the owner: `project_id`, or `tenant_id`, its old name. Raises BadRequest if they differ."""
     projects = {project for project in (body.project_id, body.tenant_id) if project}
     if len(projects) > 1:
         raise BadRequest("'project_id' and 'tenant_id' do not match")
@@ -50,7 +50,7 @@ def parse_project(body: Any, default: str) -> str:
 
 
 def refuse_many(name: str, lists: Iterable[Sequence[object] | None]) -> None:
-    """Raise InvalidInput where the lists of all that one request makes have too many items together."""
+    """Raise InvalidInput if the lists of all bodies of a request have too many items together."""
     count = sum(len(items) for items in lists if items is not None)
     if count > PARTS_MAX:
         raise InvalidInput(f"{name}: one request makes at most {PARTS_MAX} of them, {count} are too many.")
@@ -59,7 +59,7 @@ def refuse_many(name: str, lists: Iterable[Sequence[object] | None]) -> None:
 def refuse_unserved(body: Struct) -> None:
     """Raise InvalidInput for an attribute that asks for what is not served.
 
-    Clients send these unasked, with the values that ask for nothing; the first of those is what is said to be served.
+    Clients send these with values that ask for nothing. The error names the first such value.
     """
     for name, (shown, values) in neutral_values(type(body)).items():
         raw = getattr(body, name)

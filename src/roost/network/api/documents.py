@@ -1,6 +1,6 @@
 """Networks, segments, subnets and ports as the Network API shows them: each a struct, whose schema clients can read.
 
-What a document and its model call alike is the same. Source: Network API v2.0 reference.
+Fields of a document and of its model with the same name are the same. Source: Network API v2.0 reference.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from roost.network.api.fields import Time, Uuid, copy_as
 from roost.network.model.networks import Network, Segment, Subnet
-from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
+from roost.network.model.ports import Port
 from roost.network.rules import addressing
+from roost.network.rules.notifications import port_document
 
 Status = Literal["ACTIVE", "DOWN"]
 D = TypeVar("D", bound="Document")
@@ -154,7 +155,7 @@ def network(item: Network) -> NetworkDocument:
         NetworkDocument,
         item,
         tenant_id=item.project_id,
-        status=_status(item.admin_state_up),
+        status="ACTIVE" if item.admin_state_up else "DOWN",
         l2_adjacency=not item.segmented,
         kind="flat" if item.flat else None,
         **provider,
@@ -181,21 +182,7 @@ def subnet(item: Subnet) -> SubnetDocument:
 
 def port(item: Port) -> PortDocument:
     """Return the document of a port."""
-    return _document(
-        PortDocument,
-        item,
-        tenant_id=item.project_id,
-        status=_status(item.host is not None),
-        fixed_ips=tuple(FixedIpDocument(part.subnet_id, part.address) for part in item.addresses),
-        host_id=item.host or "",
-        vif_details=vif_details(item.vif_type),
-        profile=msgspec.json.decode(item.binding_profile),
-    )
-
-
-def vif_details(vif_type: str) -> dict[str, Any]:
-    """Return what a host needs to know to plug in a guest; nothing where it is not bound."""
-    return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
+    return msgspec.convert(port_document(item), PortDocument)
 
 
 @cache
@@ -212,7 +199,7 @@ def booleans(kind: type[Struct]) -> frozenset[str]:
 
 @cache
 def identifiers(kind: type[Struct]) -> frozenset[str]:
-    """Return the attributes that are ids, or lists of ids, of what Roost has made, by the names that clients use."""
+    """Return the attributes that are ids of Roost's, or lists of them, by the names that clients use."""
     types = (Uuid, Uuid | None, tuple[Uuid, ...])
     return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type in types)
 
@@ -222,10 +209,6 @@ def show_time(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _document(kind: type[D], item: Network | Segment | Subnet | Port, /, **computed: Any) -> D:
+def _document(kind: type[D], item: Network | Segment | Subnet, /, **computed: Any) -> D:
     times = {"created_at": show_time(item.created_at), "updated_at": show_time(item.updated_at)}
     return copy_as(kind, item, **times, **computed)
-
-
-def _status(active: bool) -> Status:
-    return "ACTIVE" if active else "DOWN"

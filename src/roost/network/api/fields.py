@@ -1,8 +1,8 @@
 """The types of attributes, which say in the OpenAPI document what is checked later too, and structs that share fields.
 
-A body is decoded by its types, whose refusals name a type. What is read later (ids, addresses, what is not served) is
-refused in the API's own words: of that a type says only what the document has. What depends on other attributes, or on
-what there is, is not said.
+A body is decoded by its types, whose refusals name a type. Ids, addresses and what is not served are read later, and
+refused in the API's own words: their types only describe them in the document. Conditions on other attributes, or on
+what exists, are not in the types.
 """
 
 from functools import cache
@@ -18,12 +18,12 @@ from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
 S = TypeVar("S", bound=Struct)
 
 ITEMS_MAX = 1000
-"""How many an attribute lists: more than any may have, so that what there may be of it says how many are too many."""
+"""How many items any attribute lists: more than one may have, so that its own limit says how many are too many."""
 Items = Meta(max_length=ITEMS_MAX)
 
 
 def described(**schema: Any) -> Meta:
-    """Return what the schema of a type says over what it says by itself; openapi.py folds it in."""
+    """Return what is added to the schema of a type, over what the type says; openapi.py folds it in."""
     return Meta(extra_json_schema={"allOf": [schema]})
 
 
@@ -39,7 +39,7 @@ SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9
 Tag = Annotated[str, described(minLength=1, maxLength=TAG_LENGTH_MAX, pattern="^[^\x00]+$")]
 Tags = Annotated[list[Tag], Meta(max_length=TAGS_MAX), described(uniqueItems=True)]
 
-# What Roost has no use for: passed over as it is read, whatever it is made of; the values that ask for nothing.
+# Attributes that Roost does not serve: not decoded, with the values that ask for nothing.
 NoFlag = Annotated[Raw, described(enum=[False, None])] | UnsetType
 NoText = Annotated[Raw, described(enum=["", None])] | UnsetType
 NoList = Annotated[Raw, described(enum=[[], None])] | UnsetType
@@ -60,9 +60,9 @@ def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
 
 
 def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
-    """Return a struct with what it shares by name with another, and what is computed; UNSET counts as left out.
+    """Return a struct with the fields that another has by the same names, and the computed ones. UNSET is left out.
 
-    A field that both have, and that is not computed, must be of one type in both.
+    A field that is copied must have one type in both.
     """
     names = _shared(kind, type(item), frozenset(computed))
     copied = {name: value for name in names if (value := getattr(item, name)) is not UNSET}

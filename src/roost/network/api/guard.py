@@ -1,7 +1,7 @@
-"""The one place where policy is asked before an operation of the Network API begins.
+"""Asks policy before an operation of the Network API begins.
 
-What a caller may not see is not found (404), what a caller sees and may not do is forbidden (403). What belongs to no
-project (segments, availabilities, quotas) is forbidden to who may not see it, where upstream shows an empty list.
+What a caller may not see is not found (404). What a caller sees and may not do is forbidden (403). Segments,
+availabilities and quotas belong to no project. Whoever may not see them is refused, where upstream shows an empty list.
 """
 
 import re
@@ -23,14 +23,14 @@ from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation
 
 OWNED: dict[str, Resource[Any]] = {resource.plural: resource for resource in (NETWORK, SUBNET, PORT)}
-"""What belongs to projects."""
+"""Collection -> its resource, of resources that belong to projects."""
 
 PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
-"""Collection, and the parameter that names one of it, and what of that one."""
+"""The groups: collection, the parameter that names one resource, and the path below that."""
 
 
 def checks(networks: Networks, policy: Policy) -> ChecksOf:
-    """Return the check before each endpoint; none where nobody is asked, or nothing has to be."""
+    """Return the check before each endpoint; none without authentication, or for an operation without a rule."""
 
     def checks_of(path: str, method: str, operation: Operation) -> tuple[Check, ...]:
         if isinstance(policy, Unrestricted) or operation.rule is None:
@@ -61,7 +61,7 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
 async def _check_one(
     networks: Networks, access: Access, resource: Resource[Any], operation: Operation, request: Request, named: str
 ) -> None:
-    """Raise what keeps the caller from this one; what does not exist is left to the endpoint."""
+    """Raise why the caller may not do this to the resource. The endpoint answers for one that does not exist."""
     assert operation.rule is not None
     rule = operation.rule.name
     target: Target = {}
@@ -80,7 +80,7 @@ async def _check_one(
 
 
 async def _check_new(access: Access, resource: Resource[Any], operation: Operation, request: Request) -> None:
-    """Raise what keeps the caller from making one of these."""
+    """Raise why the caller may not make one of these."""
     assert operation.rule is not None
     rule = operation.rule.name
     body: Struct = await resource.read(request, operation.body)
@@ -104,9 +104,9 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
 
 
 def _refuse_foreign(access: Access, resource: Resource[Any], network: Target, project_id: str | None) -> None:
-    """Raise Forbidden where something is made on a network that the project sees, as an external one, and does not own.
+    """Raise Forbidden for a resource on an external network that is neither shared nor the project's own.
 
-    No rule says otherwise. Source: Neutron, neutron/pecan_wsgi/hooks/ownership_validation.py.
+    No rule can allow it. Source: Neutron, neutron/pecan_wsgi/hooks/ownership_validation.py.
     """
     if access.privileged or network["shared"] == "True" or network["network:tenant_id"] == project_id:
         return
@@ -114,13 +114,13 @@ def _refuse_foreign(access: Access, resource: Resource[Any], network: Target, pr
 
 
 def _device_owner(item: Struct) -> Target:
-    """Return what the port would be; rules ask what it is for."""
+    """Return the target with a body's device_owner; without one, an empty target."""
     device_owner = getattr(item, "device_owner", None)
     return {"device_owner": device_owner} if isinstance(device_owner, str) else {}
 
 
 def _missing(resource: Resource[Any], request: Request, named: str) -> Exception:
-    """Return the error that the endpoint raises for what does not exist."""
+    """Return the error that the endpoint raises for a resource that does not exist."""
     if "/tags" in request.scope["path"]:
         return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
     return resource.missing(f"{resource.title} {named} could not be found.")

@@ -1,7 +1,7 @@
 """Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering".
 
-Lists are filtered, ordered and cut by the database; of what is few (quotas, bindings of a port, zones) all is read, and
-that is done here.
+The database filters, orders and cuts lists. Short ones (quotas, bindings of a port, zones) are read whole, and filtered
+here.
 """
 
 import ipaddress
@@ -29,9 +29,9 @@ TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 CHANGED_SINCE = "changed_since"
 FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 SUBSTRINGS_MAX = 100
-"""How many parts of addresses a list is filtered by: each is looked for in every address."""
+"""How many substrings of addresses may filter a list: each is searched for in every address."""
 ROWS_AT_ONCE = 1000
-"""Where few of the rows that are read are shown, so many at a time are read in the end."""
+"""How many rows are read at a time in the end, where few of them are shown."""
 
 D = TypeVar("D", bound=Struct)
 T = TypeVar("T")
@@ -41,9 +41,9 @@ Test = Callable[[Any], bool]
 class Listable(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what is listed from the database.
 
-    name, plural: as in paths, envelopes and names of rules. find: those of the ids that there are. page: a page in one
-    statement, where it is asked for often. show: as a document. more_flags: filters by true or false that are no
-    attributes.
+    name, plural: as in paths, envelopes and names of rules. find: the items with these ids that exist. page: reads a
+    page in one statement, for lists that are read often. show: makes the document. more_flags: filters by true or false
+    that are no attributes.
     """
 
     name: ListKind
@@ -56,11 +56,11 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return the attribute that tells rows apart."""
+        """Return the attribute that identifies a row."""
         return lists.KEYS.get(self.name, "id")
 
     async def read_page(self, context: Networks, query: ListQuery) -> tuple[list[ListRow], list[Struct]]:
-        """Return the rows of a page, and the documents of those that are still there, both in order."""
+        """Return the rows of a page, and the documents of those that still exist, both in order."""
         if self.page is not None:
             pairs = await self.page(context, query)
             return [row for row, _ in pairs], [self.show(item) for _, item in pairs]
@@ -76,9 +76,9 @@ async def answer(
     kind: Listable[Any],
     others: Mapping[str, Sequence[ListFilter]] = MappingProxyType({}),
 ) -> Response:
-    """Return the page that the request asks for, with links where it asks for one.
+    """Return the page that the request asks for, with links to its neighbours if the request has a limit.
 
-    others: what further filters mean, by name. Raises BadRequest, InvalidInput.
+    others: further filters, by name. Raises BadRequest, InvalidInput.
     """
     page = await _read_page(request, context, kind, others)
     body: dict[str, Any] = {kind.plural: _show_all(page, request)}
@@ -90,10 +90,10 @@ async def answer(
 async def _read_page(
     request: Request, context: Networks, kind: Listable[Any], others: Mapping[str, Sequence[ListFilter]]
 ) -> list[Struct]:
-    """Return what the query string asks for, in its order, with all attributes.
+    """Return the documents that the query string asks for, in its order, with all attributes.
 
-    The database filters, orders and cuts. What it lets through is looked at again, since policy files may hide more and
-    some attributes are no columns; rows are read on until the page is full. Raises BadRequest, InvalidInput.
+    The database filters, orders and cuts. Its rows are filtered again: policy files may hide more, and some attributes
+    are no columns. Rows are read until the page is full. Raises BadRequest, InvalidInput.
     """
     filters, tests = _filters(request, kind, others)
     order = _order(request, lists.SORTED[kind.name], kind.key)
@@ -112,7 +112,9 @@ async def _read_page(
         if not is_uuid(marker):
             raise _no_marker(marker)
         after = (canonical_uuid(marker),)
-        if "sort_key" in request.query_params:  # where it is, only its row knows; among ids, it need not be any more
+        if (
+            "sort_key" in request.query_params
+        ):  # only its row has its position; in the order of ids, the marker need not exist any more
             filters_of_marker = (*query.filters, ListFilter(kind.key, after))
             rows, documents = await kind.read_page(context, replace(query, filters=filters_of_marker))
             if not choose(documents):
@@ -132,10 +134,10 @@ async def _read_page(
 
 
 def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str) -> list[D | dict[str, Any]]:
-    """Return those of a few documents that the query string asks for, in its order, with its fields.
+    """Return the documents that the query string asks for, in its order, with its fields.
 
-    kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
-    apart. Raises BadRequest, InvalidInput, naming what is wrong.
+    kind: of the documents; every attribute filters and sorts. key: the attribute that identifies one.
+    Raises BadRequest, InvalidInput.
     """
     tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
     order = _order(request, attributes(kind).keys(), key)
@@ -150,10 +152,10 @@ def _used(request: Request) -> frozenset[str]:
 
 
 def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
-    """Return the attributes of the order, and whether each descends; `key` decides between what is equal.
+    """Return the attributes of the order, and whether each descends. `key` is the last, and breaks ties.
 
-    Ties are in the order of what tells them apart, so that pages neither repeat nor leave out. A key that comes again
-    orders nothing. Raises BadRequest, also for an attribute that nothing is ordered by.
+    So pages neither repeat a document nor leave one out. An attribute that is repeated orders nothing.
+    Raises BadRequest, also for an attribute that does not sort.
     Source: Neutron, extension sort-key-validation.
     """
     keys, directions = request.query_params.getlist("sort_key"), request.query_params.getlist("sort_dir")
@@ -169,12 +171,12 @@ def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
-    """Return the attributes that `fields` names, or all, as far as they are for the caller."""
+    """Return the attributes that `fields` names, or all, without those that the caller may not see."""
     return _show_all([item], request)[0]
 
 
 def show_made(item: D, request: Request) -> D | dict[str, Any]:
-    """Return what the caller has made or changed, as far as it is for the caller."""
+    """Return what the caller has made or changed, without the attributes that the caller may not see."""
     return _some(item, frozenset(), hidden_of(item, request))
 
 
@@ -184,7 +186,7 @@ def shown_mac(text: str) -> str:
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
-    """Return where the list of a page with these ids goes on, in both directions; none without a `limit`."""
+    """Return the links to the pages before and after the one with these ids; none without a `limit`."""
     limit = integer_parameter(request, "limit", default=0)
     if not limit:
         return []
@@ -239,12 +241,12 @@ def _uuids(texts: Sequence[str]) -> list[str]:
 
 
 def _tags(texts: Sequence[str]) -> list[str]:
-    """Return the tags; an empty one, which nothing has, for those that the database would not take."""
+    """Return the tags; for one that the database refuses, an empty tag, which nothing has."""
     return sorted({"" if "\x00" in tag else tag for text in texts for tag in text.split(",")})
 
 
 def _texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts that something could have."""
+    """Return the texts without those that the database refuses."""
     return [text for text in texts if "\x00" not in text]
 
 
@@ -255,7 +257,7 @@ def more_filters(kind: type[Struct]) -> tuple[str, ...]:
 
 
 def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> list[str]:
-    """Return the filters of the query string, in its order. Raises BadRequest for what is none."""
+    """Return the names of the filters of the query string, in its order. Raises BadRequest for an unknown one."""
     names = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
     known = {*attributes(kind), *more_filters(kind)}
     if unknown := [name for name in names if name not in known]:
@@ -289,7 +291,7 @@ def _filters(
 
 
 def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
-    if name in identifiers(document):  # a project's, as Keystone writes it, may look like one and is as it is
+    if name in identifiers(document):  # a project's id may look like a UUID, and stays as Keystone writes it
         return _uuids(texts)
     return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
 
@@ -321,7 +323,7 @@ def _changed_since(texts: Sequence[str]) -> datetime:
 
 
 def _test(request: Request, name: str, kind: type[Struct]) -> Test:
-    """Return the test that an attribute is one of the values; of a list, that one of its items is.
+    """Return the test that an attribute, or an item of a list, is one of the values.
 
     Costs as much for a thousand values as for one: some clients name all that they know.
     """

@@ -141,9 +141,9 @@ def _changes(body: NetworkUpdateBody, revision: int | None) -> NetworkChanges:
 
 
 def _link(body: LinkBody) -> Link | None:
-    """Return what carries a segment; None where nothing is said.
+    """Return the link of a segment; None when the body names none.
 
-    A physical network alone is one's own, with a number it is a VLAN's. Raises InvalidInput.
+    A physical network without a type is flat, or a VLAN if it has a number. Raises InvalidInput.
     """
     kind: str | None = body.network_type
     if kind is None and body.physical_network is not None:
@@ -164,7 +164,7 @@ def _link(body: LinkBody) -> Link | None:
 def _mtu(number: int | str) -> int:
     """Return the MTU; zero asks for the default. Raises InvalidInput.
 
-    One that is too small for a subnet is refused with that subnet.
+    One that is too small for a subnet is refused where the subnets are known.
     """
     mtu = int(number) or MTU_DEFAULT
     if mtu > MTU_MAX:

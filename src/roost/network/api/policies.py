@@ -11,7 +11,7 @@ SCOPES = ["project"]
 """Callers scoped to the whole system or to a domain are let in by no rule."""
 
 PRIVILEGED = ("context_is_admin", "service_api")
-"""Whom one of these lets in sees beyond the own project; for others databases are asked for less."""
+"""Callers whom one of these lets in see other projects. For others, the database reads less."""
 
 CHECKS = {
     "context_is_admin": "role:admin",
@@ -37,7 +37,7 @@ CHECKS = {
     "sg_owner": "project_id:%(security_group:project_id)s",
     "default": "rule:admin_or_owner",
 }
-"""What the rules of operations refer to, and what operators' rules may. Nothing of Roost has a parent or a group."""
+"""Checks to which rules of operations refer, and operators' rules may. Nothing of Roost has a parent or a group."""
 
 ADMIN = "rule:admin_only or rule:service_api"
 MANAGER = "role:manager and project_id:%(project_id)s"
@@ -91,4 +91,4 @@ ATTRIBUTES = {
     "update_port:binding:profile": ADMIN,
     "update_port:binding:vnic_type": OWN,
 }
-"""What is asked besides when a body says the attribute; `get_`: whom it is shown to."""
+"""The rules of attributes: who may set one in a body; of `get_`, who sees it."""

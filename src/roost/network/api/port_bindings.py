@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.documents import vif_details
 from roost.network.api.fields import Text, copy_as, described
 from roost.network.api.policies import ADMIN
 from roost.network.api.ports import Profile, VnicType, profile_text
@@ -17,6 +16,7 @@ from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import Binding
+from roost.network.rules.notifications import vif_details
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
 from roost.platform.bodies import read_json
@@ -141,7 +141,7 @@ async def _delete(context: Networks, request: Request) -> Response:
 
 
 async def _activate(context: Networks, request: Request) -> Response:
-    """Answer without an envelope, as upstream does and as openstacksdk reads it."""
+    """Make the binding active. Answer without an envelope, as upstream does and as openstacksdk reads it."""
     active = await service.activate_binding(context, _port_id(request), request.path_params["host"])
     return json_response(_document(active))
 

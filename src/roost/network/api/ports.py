@@ -43,16 +43,16 @@ VnicType = Literal[
 """Source: extension binding, binding:vnic_type."""
 
 NIC_KEY = "roost_nic"
-"""Of a binding:profile: the tag of the NIC of the device for which its host's agent wants the port."""
+"""The key in a binding:profile of the NIC's tag, by which a host's agent takes a port for a NIC."""
 NicTag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00]+$")]
 
 Profile = dict[str, msgspec.Raw]
 """A binding:profile, of which only the keys are read with the body."""
 PROFILE_MAX = 4095
 PROFILE_BYTES_MAX = 8 * PROFILE_MAX
-"""How long it may be as it comes, with escapes and spaces."""
+"""How long a profile may be in a body, with escapes and spaces."""
 PROFILE_DEPTH_MAX = 32
-"""How many objects and lists may be inside each other, itself among them."""
+"""How many objects and lists of a profile may be nested, itself among them."""
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
@@ -191,7 +191,7 @@ def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
 
 
 def _nic_tag(profile: Profile | None) -> str | None:
-    """Return the NIC of a server for which its host's agent wants a port; None for a port of a client.
+    """Return the tag of the NIC for which its host's agent takes a port; None for a port of a client.
 
     Raises InvalidInput.
     """
@@ -205,7 +205,7 @@ def _nic_tag(profile: Profile | None) -> str | None:
 
 
 def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
-    """Return a port that an agent has made for a NIC of a server on its host. Raises InvalidInput, BadRequest."""
+    """Return the request of an agent that makes a port for a NIC on its host. Raises InvalidInput, BadRequest."""
     request = _request(body, default_project)
     addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
     nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
@@ -213,7 +213,7 @@ def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort
 
 
 def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None) -> AgentPort:
-    """Return a port of clients or of an agent that an agent has bound to its host. Raises InvalidInput, BadRequest."""
+    """Return what an agent asks for that binds an existing port to its host. Raises InvalidInput, BadRequest."""
     changes = _changes(body, revision)
     server_id = parse_uuid("device_id", changes.device_id or "")
     nic = Nic(tag=tag, network_id=port.network_id)
@@ -239,7 +239,7 @@ def _on_host(
 
 
 def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | None:
-    """Return the addresses that are asked for; None where none are named. Raises InvalidInput."""
+    """Return the requested addresses; None when the body leaves them out. Raises InvalidInput."""
     if items is None:
         return None
     requests.refuse_many(items)  # before any is read: hundreds of ports with a thousand each take seconds
@@ -253,7 +253,7 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
 
 
 def profile_text(profile: Profile) -> str:
-    """Return a binding:profile as it is kept. Raises InvalidInput."""
+    """Return a binding:profile as it is stored. Raises InvalidInput."""
     too_long = InvalidInput(f"binding:profile: at most {PROFILE_MAX} characters, and none of them NUL.")
     encoded = msgspec.json.encode(profile)
     if len(encoded) > PROFILE_BYTES_MAX:
@@ -271,7 +271,7 @@ def profile_text(profile: Profile) -> str:
 
 
 def _depth(value: Any) -> int:
-    """Return how many objects and lists there are inside each other."""
+    """Return how deep objects and lists are nested."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1

@@ -1,4 +1,4 @@
-"""How the Network API says no, and what its operations read from a path and a header."""
+"""The errors of the Network API, and what its operations read from a path and a header."""
 
 import re
 
@@ -13,7 +13,7 @@ API = Api(problems=PROBLEMS, dialect=neutron_error)
 
 
 def path_id(request: Request, kind: str, missing: type[NotFound]) -> str:
-    """Return the id in the path; what is no UUID names nothing. kind: as in "Port", for the message."""
+    """Return the id in the path. Raises `missing` if it is no UUID. kind: like "Port", for the message."""
     text: str = request.path_params["id"]
     if not is_uuid(text):
         raise missing(f"{kind} {text} could not be found.")

@@ -1,4 +1,4 @@
-"""What networks, segments, subnets and ports have in common over HTTP: their operations, queries and answers."""
+"""The operations, queries and answers that networks, segments, subnets and ports have in common over HTTP."""
 
 import re
 import types
@@ -33,7 +33,7 @@ class Delete(Protocol):
     """Deletes one by its id, if it has the revision."""
 
     async def __call__(self, context: Networks, resource_id: str, /, *, revision: int | None) -> None:
-        """Raise what refuses it."""
+        """Delete it. Raises what refuses it."""
 
 
 class PageLink(Struct, forbid_unknown_fields=True):
@@ -44,9 +44,9 @@ class PageLink(Struct, forbid_unknown_fields=True):
 
 
 class Collection(listing.Listable[T], frozen=True, kw_only=True):
-    """One kind of what the API shows.
+    """One kind of resource that the API shows.
 
-    missing: the error for an id that nothing has. defaults: of the policy rules, by their verbs.
+    missing: the error for an unknown id. defaults: of the policy rules, by their verbs.
     """
 
     missing: type[NotFound]
@@ -54,15 +54,15 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return what errors call it."""
+        """Return the kind's name in errors."""
         return self.name.capitalize()
 
     def rule(self, verb: str) -> Rule:
-        """Return the policy rule that is asked for a verb."""
+        """Return the policy rule of a verb."""
         return Rule(f"{verb}_{self.name}", self.defaults[verb])
 
     def id_of(self, request: Request) -> str:
-        """Return the id in the path. Raises the error for what has none."""
+        """Return the id in the path. Raises `missing` if it is no UUID."""
         return path_id(request, self.title, self.missing)
 
     def list_operation(self, context: Networks, summary: str) -> Operation:
@@ -94,10 +94,10 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
 
 
 class Resource(Collection[T], frozen=True, kw_only=True):
-    """One kind of what the API shows and clients make.
+    """One kind of resource that the API shows and clients make.
 
-    body, update_body: one in a POST and in a PUT. create: of bodies, what is made, in the same order. update: of id,
-    body and the revision that it must have (None: any).
+    body, update_body: one in a POST and in a PUT. create: takes bodies, and returns what is made, in their order.
+    update: takes the id, the body and the revision that it must have (None: any).
     """
 
     name: Kind
@@ -132,7 +132,7 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             raise BadRequest(text) from None
 
     def operations(self, context: Networks) -> Operations:
-        """Return those of the collection, and of one."""
+        """Return the operations of the collection, and of one."""
         return {
             f"/v2.0/{self.plural}": {
                 "GET": self.list_operation(context, f"{self.plural}: filtered, in order, in pages"),
@@ -193,7 +193,7 @@ class Resource(Collection[T], frozen=True, kw_only=True):
 
 
 def _unwrap(body: bytes, name: str, plural: str) -> bytes:
-    """Return the body with items of many of the form `{"port": {…}}` as `{…}`; one without any is as it was.
+    """Return the body of many with items `{"port": {…}}` unwrapped to `{…}`. Other bodies are returned as they are.
 
     Source: Neutron, neutron/api/v2/base.py, prepare_request_body.
     """
@@ -216,7 +216,7 @@ _ORDER = {
     "page_reverse": {"enum": [*_FLAGS]},
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
-"""The parameters that are read where one is shown."""
+"""The parameters of GET of one."""
 
 
 def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None = None) -> Schema:
@@ -250,18 +250,18 @@ def _filter(document: type[Struct], name: str) -> Schema:
 
 
 def answer(name: str, content: Any) -> type[Struct]:
-    """Return the type of an answer with one document, or with what else is in it."""
+    """Return the type of an answer with one attribute. content: its type."""
     return _around(f"{_camel(name)}Answer", (name, content))
 
 
 def list_answer(plural: str, document: type[Struct]) -> type[Struct]:
-    """Return the type of an answer with many, and where the list goes on."""
+    """Return the type of an answer with a list, and the links to its other pages."""
     links = (f"{plural}_links", list[PageLink] | UnsetType, UNSET)
     return _around(f"{_camel(plural)}Answer", (plural, types.GenericAlias(list, (document,))), links)
 
 
 def _made_answer(name: str, plural: str, document: type[Struct]) -> type[Struct]:
-    """Return the type of an answer with the one, or the many, that were made."""
+    """Return the type of an answer with one or many that were made."""
     many = types.GenericAlias(list, (document,)) | UnsetType
     return _around(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), (plural, many, UNSET))
 

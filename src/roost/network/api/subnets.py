@@ -116,7 +116,7 @@ SUBNET = Resource(
     defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
     more_flags=frozenset({"shared"}),
 )
-"""`shared` is the network's: a filter that subnets do not show. Source: neutron-lib, definitions/subnet.py."""
+"""`shared` is the network's: it filters subnets, which do not show it. Source: neutron-lib, definitions/subnet.py."""
 
 
 def _request(body: SubnetBody, default_project: str) -> SubnetRequest:

@@ -38,6 +38,6 @@ CREATE TABLE network.outbox_destination (
 
 
 def upgrade() -> None:
-    """Nothing waits."""
+    """Create the table, without rows."""
     for statement in statements(SQL):
         op.execute(statement)

@@ -23,6 +23,6 @@ CREATE INDEX listed_address_port ON network.listed_address (port_id);
 
 
 def upgrade() -> None:
-    """Nobody has listed anything until the next look at each host."""
+    """Create the table; the next look at each host fills it."""
     for statement in statements(SQL):
         op.execute(statement)

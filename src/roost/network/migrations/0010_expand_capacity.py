@@ -17,6 +17,6 @@ CREATE INDEX publication_due ON network.publication (provider_uuid) WHERE wanted
 
 
 def upgrade() -> None:
-    """Nothing is counted apart yet."""
+    """Add the columns, with nothing counted apart yet."""
     for statement in statements(SQL):
         op.execute(statement)

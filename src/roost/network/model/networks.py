@@ -1,6 +1,6 @@
 """Networks, segments, subnets and hosts, and how lists of them are asked for.
 
-Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count; IPv6 ones are above
+Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count. IPv6 ones are above
 2^32 (see addressing.parse), so that a number says its family. UUIDs are canonical.
 """
 
@@ -34,7 +34,7 @@ class AddressRange(Struct, frozen=True, order=True):
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """What carries a segment: a VLAN of a physical network, a tunnel, ...; segmentation_id None: nobody said which."""
+    """What carries a segment: a VLAN of a physical network, a tunnel, ... segmentation_id: None if nobody named one."""
 
     network_type: str
     physical_network: str | None = None
@@ -72,7 +72,7 @@ class NetworkRequest(Struct, frozen=True, kw_only=True):
 class Network(NetworkRequest, frozen=True, kw_only=True):
     """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
 
-    segmented: a subnet belongs to a segment. links: read for showing it only.
+    segmented: a subnet belongs to a segment. links: filled in only where the network is shown.
     """
 
     id: str
@@ -97,7 +97,7 @@ class SegmentRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def link(self) -> Link:
-        """Return what carries it."""
+        """Return the link that carries the segment."""
         return Link(
             network_type=self.network_type,
             physical_network=self.physical_network,
@@ -116,7 +116,10 @@ class Segment(SegmentRequest, frozen=True, kw_only=True):
 
 
 class NetworkChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a network; None leaves it. link: what it says that carries it. revision: that it has."""
+    """What a client changes of a network; None leaves it.
+
+    link: the attributes of the network's link that the client names. revision: the one it must have.
+    """
 
     name: str | None = None
     description: str | None = None
@@ -208,7 +211,7 @@ class Host(Struct, frozen=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """The agent of a host that the network service knows. seen_at: None for one that was never heard of."""
+    """The agent of a host that the network service knows. seen_at: its last heartbeat, if any."""
 
     id: str
     host: Host
@@ -217,7 +220,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """How many addresses of a subnet ports hold that are claimed, and how many of its pools that nobody claims."""
+    """Counts of the addresses that ports hold in a subnet, by whether they are claimed, and inside its pools."""
 
     claimed_inside: int = 0
     claimed_outside: int = 0
@@ -239,7 +242,7 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last). revision: it must have it."""
+    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last). revision: as of a network."""
 
     name: str | None = None
     description: str | None = None
@@ -283,7 +286,7 @@ class ListRow(NamedTuple):
     position: tuple[object, ...]
 
 
-class Held(Struct, frozen=True):
+class HeldCounts(Struct, frozen=True):
     """How many addresses of a subnet ports hold: all of them, and those that are in its pools."""
 
     all: int = 0

@@ -10,7 +10,7 @@ from roost.seams.service_types import COMPUTE_OWNER
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
 HELD_OWNER = "roost:held"
-"""Of hidden ports alone it means that they hold what an unknown guest has: clients may write any owner."""
+"""The owner of hidden ports that hold an unknown guest's addresses. Of ports that clients see it means nothing."""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 class PortOrigin(Struct, frozen=True, kw_only=True):
-    """How a port came to a server's build, to be put back if the build fails."""
+    """A user's port before a server's build reserved it. The port is restored so if the build fails."""
 
     device_id: str = ""
     device_owner: str = ""
@@ -41,8 +41,9 @@ class PortOrigin(Struct, frozen=True, kw_only=True):
 class Port(Struct, frozen=True, kw_only=True):
     """A port with its addresses.
 
-    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it. nic_tag: on a
-    flat network the tag of the server's NIC, "" of an unknown guest, None elsewhere; clients see none but the last.
+    made_for: the server that Roost made it for, None for a user's own. reserved_from: the port before a build reserved
+    it; None without a build. nic_tag: None for ports that clients see. Of hidden ones, the tag of the server's NIC on a
+    flat network, or "" for an unknown guest.
     """
 
     id: str
@@ -70,17 +71,17 @@ class Port(Struct, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> bool:
-        """Whether no client sees it: a server's on a flat network, or an unknown guest's."""
+        """Return whether no client sees it: it is a server's on a flat network, or an unknown guest's."""
         return self.nic_tag is not None
 
     @property
     def of_unknown_guest(self) -> bool:
-        """Whether it holds what a guest has that the records do not know; its addresses are claimed by nobody."""
+        """Return whether it holds addresses for a guest that the records do not know. Nobody claims them."""
         return self.hidden and self.device_owner == HELD_OWNER
 
     @property
     def provider_uuid(self) -> str | None:
-        """The provider that its addresses are on; they are all on one."""
+        """Return the one provider of its addresses; None without addresses."""
         return self.addresses[0].provider_uuid if self.addresses else None
 
 
@@ -97,15 +98,15 @@ class Binding(Struct, frozen=True, kw_only=True):
 class BuildPort(Struct, frozen=True, kw_only=True):
     """A port that Roost made for a server, that a build reserved, or that a user attached to one.
 
-    held: a build has the port itself; reserved: or an address of it.
+    reserved: a build has the port or an address of it. port_reserved: a build has the port itself.
     """
 
     id: str
     name: str
     device_id: str
-    made: bool
+    made_by_roost: bool
     reserved: bool
-    held: bool
+    port_reserved: bool
     bound: bool
     revision: int
 
@@ -120,7 +121,7 @@ class FixedIpRequest(Struct, frozen=True, kw_only=True):
 class PortRequest(Struct, frozen=True, kw_only=True):
     """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
 
-    made_for: the server with which it goes again.
+    made_for: the server with which it is deleted.
     """
 
     network_id: str
@@ -165,14 +166,14 @@ class PortFilter(Struct, frozen=True, kw_only=True):
 
 
 class FreeChange(Struct, frozen=True):
-    """What becomes of the free ranges: (subnet id, range) that vanish, and that appear."""
+    """A change of free ranges. removed, added: (subnet id, range)."""
 
     removed: tuple[tuple[str, AddressRange], ...]
     added: tuple[tuple[str, AddressRange], ...]
 
 
 class Given(Struct, frozen=True):
-    """An address handed out."""
+    """An address that a port is given."""
 
     port_id: str
     subnet_id: str
@@ -193,10 +194,10 @@ class NewPort(Struct, frozen=True):
 
 
 class Parting(Struct, frozen=True):
-    """What becomes of a port when its server goes: it vanishes, or it is put to this state and loses these addresses.
+    """What becomes of a port when its server goes.
 
-    origin None: the port is deleted. dropped: addresses, as (subnet id, address), that it loses. unclaims: it may hold
-    a claim for more than what it keeps.
+    origin: the state to which it is restored; None: it is deleted. dropped: the (subnet id, address) that it loses.
+    unclaims: its claim may count more addresses than it keeps.
     """
 
     port_id: str
@@ -206,12 +207,12 @@ class Parting(Struct, frozen=True):
 
     @property
     def ends_moves(self) -> bool:
-        """Whether inactive bindings go: those that a move left where its server is gone."""
+        """Return whether its inactive bindings are deleted: the port is no server's now, so nothing moves."""
         return self.origin is not None and not self.origin.device_owner.startswith(COMPUTE_OWNER)
 
 
 class Reserved(Struct, frozen=True):
-    """A user's port goes to a server's build; origin: how it came."""
+    """A user's port that a server's build reserves. origin: the port before."""
 
     port_id: str
     server_id: str

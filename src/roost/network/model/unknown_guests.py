@@ -41,23 +41,24 @@ class HeldPort(Struct, frozen=True, kw_only=True):
 
 
 class AdoptedPort(Struct, frozen=True, kw_only=True):
-    """A hidden port that becomes a server's. id: that it has from now on; nic_tag: on a flat network, its NIC's.
+    """A hidden port that becomes a server's. id: its id from now on. nic_tag: on a flat network, its NIC's.
 
     addresses: as they are to be, claimed by the port where they count.
     """
 
     hidden_id: str
     id: str
-    made: bool
+    made_by_roost: bool
     nic_tag: str | None
     mac_address: str
     addresses: tuple[Address, ...]
 
 
 class AdoptionPlan(Struct, frozen=True):
-    """What it takes that a guest's NICs are its server's ports. bound: those that are so, and are to be on the host.
+    """The ports by which a guest's NICs become its server's.
 
-    refusal: why it cannot be, a sentence; "" if it can.
+    adopted: hidden ports that change owner. bound: ports that are the server's already, and are only bound to the host.
+    refusal: why the adoption cannot be, a sentence; "" if it can.
     """
 
     adopted: tuple[AdoptedPort, ...] = ()

@@ -48,7 +48,7 @@ def plan_adoption(
             AdoptedPort(
                 hidden_id=port.id,
                 id=nic.port_id,
-                made=nic.made_by_roost,
+                made_by_roost=nic.made_by_roost,
                 nic_tag=nic.tag if nic.network_id in flat_networks else None,
                 mac_address=nic.mac_address,
                 addresses=tuple(
@@ -82,13 +82,13 @@ def claims_of(
 
 
 def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:
-    """Return the provider without the reserved addresses that these ports have from now on as any port has."""
+    """Return the provider with fewer unclaimed addresses: those of the adopted ports are claimed from now on."""
     holdings = dict(source.holdings)
     for port in adopted:
         for item in port.addresses:
-            held = holdings.get(item.subnet_id)
-            if item.in_pool and held is not None and held.unclaimed_inside:
-                holdings[item.subnet_id] = replace(held, unclaimed_inside=held.unclaimed_inside - 1)
+            counts = holdings.get(item.subnet_id)
+            if item.in_pool and counts is not None and counts.unclaimed_inside:
+                holdings[item.subnet_id] = replace(counts, unclaimed_inside=counts.unclaimed_inside - 1)
     return replace(source, holdings=holdings)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.network.model.networks import Held, Network, Subnet
+from roost.network.model.networks import HeldCounts, Network, Subnet
 from roost.network.rules import addressing
 
 
@@ -61,7 +61,7 @@ class NetworkAvailability(Struct, frozen=True):
 def availabilities(
     networks: Sequence[Network],
     subnets: Sequence[Subnet],
-    held: Mapping[str, Held],
+    held: Mapping[str, HeldCounts],
     *,
     ip_versions: Collection[int] = (),
 ) -> list[NetworkAvailability]:
@@ -73,7 +73,7 @@ def availabilities(
     by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
     for subnet in sorted(subnets, key=lambda item: item.id):
         if not ip_versions or subnet.ip_version in ip_versions:
-            counts = _counts(subnet, held.get(subnet.id, Held()))
+            counts = _counts(subnet, held.get(subnet.id, HeldCounts()))
             by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
     return [
         NetworkAvailability(
@@ -84,7 +84,7 @@ def availabilities(
     ]
 
 
-def _counts(subnet: Subnet, held: Held) -> Counts:
+def _counts(subnet: Subnet, held: HeldCounts) -> Counts:
     block = ipaddress.ip_network(subnet.cidr)
     in_pools = addressing.count(subnet.pools)
     unusable = 2 if block.version == 4 and block.prefixlen < 31 else 0

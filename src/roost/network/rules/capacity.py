@@ -18,12 +18,12 @@ def counts(subnet: SubnetKind) -> bool:
 
 
 def claimed_by_ports(subnet: SubnetKind) -> bool:
-    """Return whether ports' own claims count what is held of the pools: what is of a flat network's, servers claim."""
+    """Return whether ports' own claims count the pools' held addresses. Servers claim those of flat networks."""
     return counts(subnet) and subnet.cell is None
 
 
 def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
-    """Return the resource classes of which a server's port claims one each on a provider with these subnets."""
+    """Return the resource classes that a server's port claims on a provider with these subnets, one of each."""
     versions = {subnet.ip_version for subnet in subnets if counts(subnet)}
     return tuple(name for name in ADDRESS_CLASSES if name in {uses.class_of(version) for version in versions})
 
@@ -31,7 +31,7 @@ def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
 def count_addresses(source: ProviderSource, coming: Mapping[str, int] = {}) -> dict[str, tuple[int, int]]:
     """Return resource class -> (total, reserved) of a provider; a class without addresses is left out.
 
-    A subnet that is no capacity has no pools here: addresses that were claimed while it was are outside of them.
+    A subnet that is no capacity counts without pools. Addresses claimed while it was capacity are outside of them.
     coming: resource class -> free addresses of the pools that do not count yet.
     """
     counted: dict[str, tuple[int, int]] = {}
@@ -40,13 +40,13 @@ def count_addresses(source: ProviderSource, coming: Mapping[str, int] = {}) -> d
         for subnet in source.subnets:
             if uses.class_of(subnet.ip_version) != name:
                 continue
-            held = source.holdings.get(subnet.id, Holdings())
-            claimed_outside += held.claimed_outside
+            holdings = source.holdings.get(subnet.id, Holdings())
+            claimed_outside += holdings.claimed_outside
             if counts(subnet):
                 pooled += addressing.count(subnet.pools)
-                unclaimed_inside += held.unclaimed_inside
+                unclaimed_inside += holdings.unclaimed_inside
             else:
-                claimed_outside += held.claimed_inside
+                claimed_outside += holdings.claimed_inside
         counted[name] = count_capacity(
             pooled=pooled, claimed_outside=claimed_outside, unclaimed_inside=unclaimed_inside
         )

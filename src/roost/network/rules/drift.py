@@ -62,13 +62,13 @@ FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
 def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | None:
     """Return the drift of a port that names a server as its device, if any. server: None when it does not exist."""
     going = server is not None and (server.claiming or server.unfinished)  # R9
-    if not going and (port.made or port.reserved):
+    if not going and (port.made_by_roost or port.reserved):
         kind, says = PORT_STRAY, "neither runs nor is being built"
     elif server is None:
         kind, says = PORT_UNOWNED, "does not exist"
     elif not port.reserved or server.unfinished:
         return None
-    elif (port.made or port.held) and not port.bound:
+    elif (port.made_by_roost or port.port_reserved) and not port.bound:
         # The server's own ports were bound before it ran: a conductor that lost its lease made or reserved this later.
         kind, says = PORT_LATE, "runs without it"
     else:
@@ -94,7 +94,7 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
 
 
 def judge_marks(address: str, *, marks: tuple[bool, bool], marks_wanted: tuple[bool, bool], name: str) -> Drift:
-    """Return the drift of an address that has not the marks that it should. marks: in a pool, claimed by its port."""
+    """Return the drift of an address with wrong marks. marks: (in a pool, claimed by its port)."""
     return ADDRESS_WRONG.drift(address, f"is {_show_marks(*marks)}, should be {_show_marks(*marks_wanted)}", name=name)
 
 

@@ -12,7 +12,7 @@ from roost.seams.placement import add_allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
-    """Return what a port with these addresses is to hold; empty for nothing."""
+    """Return the claim of a port with these addresses; empty if none of them is claimed."""
     claim: dict[str, dict[str, int]] = {}
     for item in addresses:
         if item.claimed:
@@ -23,6 +23,6 @@ def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
 
 
 def claim_while_readdressed(addresses: Iterable[Address], bind: PortBind) -> dict[str, dict[str, int]]:
-    """Return what a port holds whose addresses are about to be replaced by those that the bind is to assign."""
+    """Return the claim of a port while a bind replaces its addresses: the old and the new ones."""
     coming = {bind.provider_uuid: dict.fromkeys(bind.claimed, 1)} if bind.provider_uuid else {}
     return add_allocations(claim_of(addresses), coming)

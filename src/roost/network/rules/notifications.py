@@ -1,4 +1,4 @@
-"""Decides which notifications a change of a port sends, and with which payloads.
+"""Shows a port as the Network API does, and decides which notifications a change of it sends.
 
 Source: Neutron, pecan_wsgi/hooks/notifier.py, for the events and what each has; Network API reference, for a port.
 """
@@ -71,7 +71,7 @@ def port_document(port: Port) -> Payload:
         "binding:host_id": port.host or "",
         "binding:vnic_type": port.vnic_type,
         "binding:vif_type": port.vif_type,
-        "binding:vif_details": _vif_details(port.vif_type),
+        "binding:vif_details": vif_details(port.vif_type),
         "binding:profile": msgspec.json.decode(port.binding_profile),
         "revision_number": port.revision,
         "created_at": _time(port.created_at),
@@ -79,7 +79,8 @@ def port_document(port: Port) -> Payload:
     }
 
 
-def _vif_details(vif_type: str) -> Payload:
+def vif_details(vif_type: str) -> Payload:
+    """Return what a host needs to know to plug in a guest; empty where the port is not bound."""
     return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
 
 

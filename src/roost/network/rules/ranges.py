@@ -1,4 +1,4 @@
-"""Joins, subtracts, intersects and searches ranges of addresses, which are whole numbers."""
+"""Joins, subtracts and searches ranges of addresses, which are whole numbers."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -38,12 +38,6 @@ def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> 
         if first <= item.last:
             rest.append(AddressRange(first, item.last))
     return tuple(rest)
-
-
-def intersect(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
-    """Return the addresses that are in both, in order."""
-    items = tuple(ranges)
-    return subtract(items, subtract(items, others))
 
 
 def holds(ranges: Ranges, address: int) -> bool:

@@ -1,6 +1,6 @@
-"""Decides what becomes of a port's addresses when a client names others: which stay, which go, which are wanted.
+"""Decides what becomes of a port's addresses when a client names others: which stay, which go, which are still missing.
 
-`requests` decides where those wanted come from, as for a new port.
+`requests` decides where the missing ones come from, as for a new port.
 Source: Neutron, db/ipam_backend_mixin.py, which matches named fixed_ips with the addresses of a port.
 """
 
@@ -20,12 +20,12 @@ DISTRIBUTED_OWNER = "network:distributed"
 class Matched(Struct, frozen=True):
     """What a client's list of fixed_ips means for a port's addresses.
 
-    wanted: what the port does not have yet. following: its EUI-64 addresses that the list does not name.
+    missing: what the port does not have yet. following: its EUI-64 addresses that the list does not name.
     """
 
     kept: tuple[Address, ...]
     dropped: tuple[Address, ...]
-    wanted: tuple[FixedIpRequest, ...]
+    missing: tuple[FixedIpRequest, ...]
     following: tuple[Address, ...] = ()
 
 
@@ -68,7 +68,7 @@ def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
     )
     lost = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
     stays = [item for item in matched.following if item not in lost]
-    return Matched((*matched.kept, *stays), (*matched.dropped, *lost), matched.wanted)
+    return Matched((*matched.kept, *stays), (*matched.dropped, *lost), matched.missing)
 
 
 def renews(before: Port, after: Port) -> bool:

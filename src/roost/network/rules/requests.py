@@ -62,7 +62,7 @@ class Placing(Struct, frozen=True):
 
     @property
     def claim(self) -> Allocations:
-        """Return what the ledger is to count of it; empty for nothing."""
+        """Return the claim of the placing; empty if none of its addresses is capacity."""
         return {self.provider_uuid: self.claimed} if self.claimed else {}
 
 
@@ -85,7 +85,7 @@ def plan_addresses(
     """Return which addresses a port needs that is new, or bound for the first time.
 
     host_name: "" without a host. host: None for a host that nobody reported. fixed_ips: None when the client names
-    nothing: the port then gets one IPv4 and one IPv6 address, if there are such subnets, and its EUI-64 addresses.
+    nothing. The port then gets one IPv4 and one IPv6 address, if there are such subnets, and its EUI-64 addresses.
     Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
     HostNotConnectedToAnySegment.
@@ -165,8 +165,8 @@ def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
 def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
     """Return the ways to give a port one address of each IP version from subnets of one provider, the best first.
 
-    Subnets with service types come first. A demand is of subnets that are all capacity or all none: whether to claim is
-    decided before it is known which subnet has a free address.
+    Subnets with service types come first. A demand's subnets are all capacity, or none is: whether to claim is decided
+    before it is known which subnet has a free address.
     """
     choices: list[list[Demand]] = []
     for version in (4, 6):

@@ -82,7 +82,7 @@ def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
-    """Return the owner's routes, then those of peer_routes to where none of the owner's leads.
+    """Return the owner's routes, then the peer routes whose destinations none of them covers.
 
     others: subnets of its network; itself may be among them. Source: Neutron, SegmentHostRoutes.
     """

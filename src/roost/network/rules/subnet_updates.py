@@ -20,9 +20,9 @@ from roost.network.rules import addressing, capacity, subnet_attributes, uses
 
 
 class SubnetContext(Struct, frozen=True, kw_only=True):
-    """What a subnet is changed among.
+    """What decides whether a subnet may change.
 
-    peers: the subnets of its network. segment: the one that the change names, if there is such a one. gateway_port: a
+    peers: the subnets of its network. segment: the one that the change names, if it exists. gateway_port: a
     router's port that holds the gateway's address.
     """
 
@@ -51,11 +51,11 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
         segment_id=_segment(subnet, changes, context),
     )
     if changes.dns_nameservers is not None:
-        found = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
-        after = msgspec.structs.replace(after, dns_nameservers=found)
+        nameservers = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
+        after = msgspec.structs.replace(after, dns_nameservers=nameservers)
     if changes.service_types is not None:
-        found = subnet_attributes.check_service_types(changes.service_types)
-        after = msgspec.structs.replace(after, service_types=found)
+        service_types = subnet_attributes.check_service_types(changes.service_types)
+        after = msgspec.structs.replace(after, service_types=service_types)
         routed = context.network.segmented or len(context.network.segment_ids) > 1
         if routed and after.segment_id is None and not uses.needs_no_segment(after):
             raise SubnetsNotAllAssociatedWithSegments(
@@ -111,7 +111,10 @@ def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tu
 
 
 def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
-    """Source: Neutron's _validate_segment on update; the same value again is no change (LP 1793391)."""
+    """Return the segment of the changed subnet. Raises why it cannot join one. To name its own again is no change.
+
+    Source: Neutron's _validate_segment on update (LP 1793391).
+    """
     if changes.segment_id is UNSET or changes.segment_id == subnet.segment_id:
         return subnet.segment_id
     network = context.network

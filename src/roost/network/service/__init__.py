@@ -26,10 +26,10 @@ DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 class Networks:
     """What every operation of the network service works with.
 
-    releasing: one at a time gives claims back, since it holds a connection of the pool while the ledger uses another.
-    default_project: whose everything is without authentication. creations: clients' ports that are made together.
+    releasing: held by the one that releases claims, since it keeps a connection while the ledger uses another.
+    default_project: the owner of everything without authentication. creations: clients' ports that are made together.
     outbox: None where nobody is notified. recovery_seen: when the compute service was asked whether its records
-    recover, and what it said.
+    recover, and its answer.
     """
 
     database: Database
@@ -46,7 +46,7 @@ class Networks:
     def stamp(
         self, kind: type[New], requests: Sequence[NetworkRequest] | Sequence[SegmentRequest] | Sequence[SubnetRequest]
     ) -> list[New]:
-        """Return what is asked for with an id each, made now. kind: the requests' own."""
+        """Return the requested resources, each with a new id and the time now. kind: that of the requests."""
         now = self.env.now()
         return [
             kind(**asdict(item), id=self.env.new_uuid(), revision=1, created_at=now, updated_at=now)

@@ -1,7 +1,7 @@
 """The ports of a guest that nobody knew and that becomes a server's: claimed with the server, then the server's.
 
-What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Until then
-intents say that claims are on their way of ports that do not exist yet.
+What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Until then,
+ports that do not exist yet have intents, which say that a claim is under way.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
 
 
 async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[ProviderSource]]:
-    """Lock the ports, then the subnets of their addresses; return what is to be done, and the providers of it."""
+    """Lock the ports, then the subnets of their addresses; return the plan, and the providers of its addresses."""
     ids = await store.list_port_ids(tx, adoption.server_id, adoption.host, [nic.port_id for nic in adoption.nics])
     locked = await ports.lock_ports(tx, ids)
     subnet_ids = sorted({item.subnet_id for port in locked.values() for item in port.addresses})
@@ -94,7 +94,7 @@ async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[
 async def _claim(
     networks: Networks, adoption: Adoption, plan: AdoptionPlan, sources: Sequence[ProviderSource]
 ) -> str | None:
-    """Claim for the server and its ports in one step with what the inventories are then; return why it cannot be."""
+    """Claim for the server and its ports in one step, which sets the inventories too; return why it cannot, or None."""
     pools = [source.provider_uuid for source in sources if source.cell is not None]
     flat, by_port = claims_of(plan, pools)
     consumers = await networks.placement.get_consumers([adoption.server_id, *by_port])
@@ -104,9 +104,9 @@ async def _claim(
         *(_with_generation(_port_claim(adoption, port_id, claim), consumers) for port_id, claim in by_port.items()),
     ]
     states = [capacity.provider_state(without_reserved(source, plan.adopted)) for source in sources]
-    there = [state for state in states if state is not None]
-    if there:
-        answer = await networks.placement.reshape(there, group)
+    states_present = [state for state in states if state is not None]
+    if states_present:
+        answer = await networks.placement.reshape(states_present, group)
     else:
         (answer,) = await networks.placement.claim([ClaimGroup(tuple(group))])
     return None if isinstance(answer, Claimed) else _words(answer)

@@ -7,11 +7,11 @@ from roost.network.service import Networks, lists
 from roost.network.store import networks as store
 
 AGENTS_AT_ONCE = 500
-"""Agents that are asked after at a time until one is alive."""
+"""How many agents are read at a time, until one is alive."""
 
 
 async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
-    """Return those of the agents that there are, by host. Costs one row for each, in both services."""
+    """Return the agents that exist, by host. Costs one row for each, in both services."""
     async with networks.database.connection() as connection:
         hosts = await store.list_agents(connection, ids)
     heartbeats = await networks.compute.get_heartbeats([host.name for _, host in hosts])
@@ -30,7 +30,7 @@ async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
 
 
 async def is_any_alive(networks: Networks) -> bool:
-    """Return whether some agent is alive. Costs as much as there are dead ones before it."""
+    """Return whether some agent is alive. Cost grows with the dead ones before it."""
     query = ListQuery(limit=AGENTS_AT_ONCE)
     while rows := await lists.list_rows(networks, "agent", query):
         if any(agent.alive for agent in await list_agents(networks, [row.id for row in rows])):

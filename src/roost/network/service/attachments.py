@@ -1,6 +1,6 @@
-"""Ports that a running server gets and gives back, by themselves: all that binding a port does, at one call.
+"""Attaches ports to a running server and detaches them: all that binding a port does, in one call.
 
-A port that changed after it was looked at, as when a move binds it, is looked at again.
+A port that changes after it is read, as when a move binds it, is read again.
 """
 
 from contextlib import suppress

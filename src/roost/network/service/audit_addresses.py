@@ -1,4 +1,4 @@
-"""Audit of addresses, their marks, and free ranges: under the locks of their subnets, as all that changes them."""
+"""Audit of addresses, their marks, and free ranges, under the locks of their subnets, which every change takes."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -31,7 +31,7 @@ async def _list_strays(networks: Networks) -> AsyncIterator[Sequence[StrayAddres
 
 
 async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> StrayFindings:
-    """Lock the ports and subnets, and return those of the addresses whose port or subnet does not exist still."""
+    """Lock the ports and subnets, and return the addresses whose port or subnet still does not exist."""
     await ports.lock_ports(tx, sorted({item.port_id for item in suspects}))
     await address_rows.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
     findings = []
@@ -86,7 +86,7 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Fin
 
 
 async def _mark_anew(tx: Connection, findings: Sequence[Finding[str, None]]) -> list[str]:
-    """What a claim counts too much then, the audit of claims gives back."""
+    """Mark the addresses of the subnets as their pools have them. The audit of claims gives back what is too much."""
     subnets = await address_rows.lock_subnets(tx, {finding.item for finding in findings})
     await subnet_rows.mark_anew(tx, list(subnets))
     await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in subnets.values()}))
@@ -113,19 +113,19 @@ async def _list_unequal(networks: Networks) -> AsyncIterator[Sequence[str]]:
     rows = stored_pages(networks.database, store.list_free, lambda row: row.subnet_id, limit=SUBNETS_PAGE)
     async for page in rows:
         for row in page:
-            if not rules.is_free_right(row.pools, row.free, held=row.held, overlapping=row.overlapping):
+            if not rules.is_free_right(row.pools, row.free, held=row.count_held, overlapping=row.overlapping):
                 yield [row.subnet_id]
 
 
 async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, FreeChange]]:
-    """Lock the subnets, and return those whose free ranges overlap what is held, or have lost addresses."""
+    """Lock the subnets, and return those whose free ranges overlap held addresses, or lack free ones."""
     await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
     for subnet_id in subnet_ids:
         for row in await store.list_free(tx, after="", limit=1, subnet_id=subnet_id):
-            held = await store.list_held(tx, subnet_id)
-            if drift := rules.judge_free(subnet_id, row.name, row.pools, row.free, held):
-                change = rules.change_free(subnet_id, row.free, rules.free_of(row.pools, held))
+            addresses_held = await store.list_held(tx, subnet_id)
+            if drift := rules.judge_free(subnet_id, row.name, row.pools, row.free, addresses_held):
+                change = rules.change_free(subnet_id, row.free, rules.free_of(row.pools, addresses_held))
                 findings.append(Finding(drift, subnet_id, change))
     return findings
 

@@ -1,6 +1,6 @@
 """Audit of addresses on flat networks: that the ledger's claim of a server is its addresses.
 
-Whose their ports are is audited as of all ports. What a build that is at work has is its own.
+The servers of their ports are audited as those of all ports. Servers with a build at work are left out.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -23,25 +23,25 @@ def _list_servers(networks: Networks) -> AsyncIterator[Sequence[str]]:
 
 
 async def _find_claims(networks: Networks, server_ids: Sequence[str]) -> list[Finding[str, ConsumerClaim]]:
-    """Return servers that run, that nothing works on, and whose claim of addresses is not those on flat networks.
+    """Return idle running servers whose claim of addresses differs from their addresses on flat networks.
 
-    On any provider of the network: the addresses of ports are claimed by these. Costs a row for each address and each
-    claim of a server. The generation shuts a repair out where somebody has begun to work on the server since.
+    Their claims on other networks' providers are drift too, since ports claim those addresses. Costs a row for each
+    address and each claim of a server. The generation refuses a repair of a server that something works on since.
     """
     consumers = await networks.placement.get_consumers(server_ids)
     async with networks.database.transaction(snapshot=True) as tx:
-        held = await store.list_of_servers(tx, server_ids)
+        addresses_by_server = await store.list_of_servers(tx, server_ids)
         sources = await subnet_rows.list_sources(tx, sorted({u for c in consumers.values() for u in c.allocations}))
     providers = {source.provider_uuid for source in sources}
     findings = []
     for uuid, state in consumers.items():
-        mine = held.get(uuid, ())
-        wanted = rules.server_claim(state.allocations, mine, providers)
-        if wanted == state.allocations:
+        addresses = addresses_by_server.get(uuid, ())
+        claim = rules.server_claim(state.allocations, addresses, providers)
+        if claim == state.allocations:
             continue
-        has = ", ".join(address for _, address in mine) or "no address"
+        has = ", ".join(address for _, address in addresses) or "no address"
         says = f"has {has}, and claims {rules.show_claim(state.allocations, providers)}"
-        findings.append(Finding(drifts.FLAT_CLAIM_WRONG.drift(uuid, says), uuid, state.claiming(wanted)))
+        findings.append(Finding(drifts.FLAT_CLAIM_WRONG.drift(uuid, says), uuid, state.claiming(claim)))
     states = await networks.compute.get_server_states([finding.item for finding in findings]) if findings else {}
     running = {uuid for uuid, state in states.items() if state.claiming and not state.unfinished}
     return [finding for finding in findings if finding.item in running]

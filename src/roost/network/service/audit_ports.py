@@ -1,6 +1,6 @@
-"""Audit of ports: whose they are, and that the ledger's claim of each is its addresses.
+"""Audit of ports: that their servers exist, and that the ledger's claim of each is its addresses.
 
-A port's claim is looked at under its lock; an open intent, a release row or a build at work mean that it is under way.
+A port's claim is looked at under its lock; an open intent, a release row or a build at work means that it is changing.
 The ledger is called while the ports are locked, as `releases` does and for the same reason.
 """
 
@@ -34,7 +34,7 @@ from roost.seams.placement import (
 
 PAGE = 500
 LOCKED_MAX = 100
-"""Ports that are locked at once: whoever works with one of them waits meanwhile."""
+"""How many ports are locked at once: others that need one of them wait meanwhile."""
 
 UNREACHED_MAX = 10_000
 
@@ -70,7 +70,7 @@ async def _release(networks: Networks, findings: PortFindings, *, restore: bool)
 
 async def _drop_late(networks: Networks, findings: PortFindings) -> list[str]:
     for port in (finding.fact for finding in findings):
-        if not port.made:
+        if not port.made_by_roost:
             await builds.give_back_port(networks, port.id, revision=port.revision)
             continue
         with suppress(PortNotFound, RevisionNumberConstraintFailed):  # somebody is at it: next time
@@ -101,7 +101,7 @@ SERVER_PORTS = Check(
 
 
 class ClaimSuspect(Struct, frozen=True, kw_only=True):
-    """A port whose claim seemed wrong. device_id: None where there is no port; stray: what was claimed then."""
+    """A port whose claim seems wrong. device_id: None if the port does not exist; stray: its claim then."""
 
     port_id: str
     device_id: str | None = None
@@ -115,12 +115,12 @@ async def _list_short(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect
     """Yield ports with addresses that their claim does not count."""
     async for page in stored_pages(networks.database, store.list_holders, str, limit=PAGE):
         async with networks.database.connection() as connection:
-            wanted = await store.list_claims(connection, page)
-        held = await networks.placement.get_consumers(page)
+            claims_due = await store.list_claims(connection, page)
+        consumers = await networks.placement.get_consumers(page)
         short = [
             port_id
-            for port_id, claim in wanted.items()
-            if not covers_allocations(_allocations(held.get(port_id)), claim)
+            for port_id, claim in claims_due.items()
+            if not covers_allocations(_allocations(consumers.get(port_id)), claim)
         ]
         async for batch in _list_idle(networks, short, {}):
             yield batch
@@ -128,28 +128,26 @@ async def _list_short(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect
 
 async def _list_large(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect]]:
     """Yield ports whose claim is larger than their addresses, and claims of ports that do not exist."""
-    consumers = ConsumerType.PORT.value
-    async for page in read_pages(
-        lambda after: networks.placement.list_consumers(consumers, after=after, limit=PAGE), str
-    ):
-        held = await networks.placement.get_consumers(page)
+    kind = ConsumerType.PORT.value
+    async for page in read_pages(lambda after: networks.placement.list_consumers(kind, after=after, limit=PAGE), str):
+        consumers = await networks.placement.get_consumers(page)
         async with networks.database.connection() as connection:
-            wanted = await store.list_claims(connection, list(held))
+            claims_due = await store.list_claims(connection, list(consumers))
         large = [
             port_id
-            for port_id, claim in held.items()
-            if not covers_allocations(wanted.get(port_id, {}), claim.allocations)
+            for port_id, consumer in consumers.items()
+            if not covers_allocations(claims_due.get(port_id, {}), consumer.allocations)
         ]
-        async for batch in _list_idle(networks, large, held):
+        async for batch in _list_idle(networks, large, consumers):
             yield batch
 
 
 async def _list_idle(
     networks: Networks, port_ids: Sequence[str], strays: Mapping[str, ConsumerState]
 ) -> AsyncIterator[Sequence[ClaimSuspect]]:
-    """Yield those of the ports whose server nothing works on, as many at once as may be locked.
+    """Yield the ports whose server nothing works on, at most LOCKED_MAX at once.
 
-    strays: the claims of those that are suspects even if there is no such port.
+    strays: port id -> its claim, for ports that are suspects even when they do not exist.
     """
     async with networks.database.connection() as connection:
         seen = await port_rows.list_ports(connection, PortFilter(ids=tuple(port_ids))) if port_ids else []
@@ -180,24 +178,24 @@ async def _lock(networks: Networks) -> AsyncIterator[_Locked]:
 
 
 async def _find_claims(locked: _Locked, suspects: Sequence[ClaimSuspect]) -> ClaimFindings:
-    """Lock the ports, and return those that nobody is at work on and whose claim is not their addresses.
+    """Lock the ports, and return those that nobody works on and whose claim is not their addresses.
 
-    A port that is just being made cannot be locked: its intent is looked for before it is, for the two change places
-    at once. One that was made, reserved or claimed for since it was looked at is somebody's again.
+    A port that is being made cannot be locked. One transaction ends its intent and writes the port, so intents are read
+    before and after the ports. A port that was made, reserved or claimed for since is left out.
     """
     ids = [suspect.port_id for suspect in suspects]
     busy = await _list_busy(locked.tx, ids)
-    there = await port_rows.lock_ports(locked.tx, ids)
-    held = await locked.networks.placement.get_consumers(ids) if len(busy) < len(ids) else {}
+    ports_locked = await port_rows.lock_ports(locked.tx, ids)
+    consumers = await locked.networks.placement.get_consumers(ids) if len(busy) < len(ids) else {}
     busy |= await _list_busy(locked.tx, ids)
     findings = []
     for suspect in suspects:
-        port, claim = there.get(suspect.port_id), held.get(suspect.port_id)
+        port, consumer = ports_locked.get(suspect.port_id), consumers.get(suspect.port_id)
         same = (port.device_id if port else None) == suspect.device_id
-        if suspect.port_id in busy or not same or (suspect.stray is not None and suspect.stray != claim):
+        if suspect.port_id in busy or not same or (suspect.stray is not None and suspect.stray != consumer):
             continue
-        if drift := rules.judge_claim(suspect.port_id, port, _allocations(claim)):
-            findings.append(Finding(drift, suspect, _claim(suspect.port_id, port, claim)))
+        if drift := rules.judge_claim(suspect.port_id, port, _allocations(consumer)):
+            findings.append(Finding(drift, suspect, _claim(suspect.port_id, port, consumer)))
     return findings
 
 
@@ -212,25 +210,25 @@ async def _claim_locked(locked: _Locked, findings: ClaimFindings) -> list[str]:
 
 
 async def claim_anew(networks: Networks, findings: Sequence[Finding[Item, ConsumerClaim]]) -> list[str]:
-    """Make the claims what they should be; one that is refused stays as it is."""
+    """Make the claims what they should be; one that is refused stays as it is. Return the keys of those made."""
     answers = await networks.placement.claim([ClaimGroup((finding.fact,)) for finding in findings])
     return [key for key, answer in zip(keys_of(findings), answers, strict=True) if isinstance(answer, Claimed)]
 
 
-def _claim(port_id: str, port: Port | None, held: ConsumerState | None) -> ConsumerClaim:
-    project_id = port.project_id if port else held.project_id if held else ""
+def _claim(port_id: str, port: Port | None, consumer: ConsumerState | None) -> ConsumerClaim:
+    project_id = port.project_id if port else consumer.project_id if consumer else ""
     return ConsumerClaim(
         consumer_uuid=port_id,
-        generation=held.generation if held else None,
+        generation=consumer.generation if consumer else None,
         consumer_type=ConsumerType.PORT.value,
         project_id=project_id,
-        user_id=held.user_id if held else project_id,
+        user_id=consumer.user_id if consumer else project_id,
         allocations=claim_of(port.addresses if port else ()),
     )
 
 
-def _allocations(held: ConsumerState | None) -> Allocations:
-    return held.allocations if held else {}
+def _allocations(consumer: ConsumerState | None) -> Allocations:
+    return consumer.allocations if consumer else {}
 
 
 CLAIM_KINDS = (rules.PORT_CLAIM_SMALL, rules.PORT_CLAIM_LARGE, rules.PORT_CLAIM_IDLE, rules.PORT_CLAIM_STRAY)
@@ -248,4 +246,4 @@ async def _find_unreached(networks: Networks, _all: Sequence[str]) -> list[Findi
 
 
 REACH = Check(pages=all_at_once, look=_find_unreached, repairs={rules.PORT_UNREACHED: None})
-"""Whether the cable or the server is where it should be, nobody here knows."""
+"""Nothing is repaired: the cable or the server may be in the wrong place, which only a person knows."""

@@ -1,7 +1,7 @@
-"""Audit of what the ledger and the host aggregates have of segments, and of networks without any.
+"""Audit of the providers and host aggregates of segments, and of networks without any.
 
-Whatever is to be said to them is noted as a publication before, and hosts that are being put in their places are
-known to the compute service: what differs without either, twice in a row and in the same way, is drift.
+A change of them is noted as a publication first. The compute service knows the hosts that still change aggregates.
+What differs without either, twice in a row and in the same way, is drift.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,11 +26,11 @@ PROVIDERS_PAGE = 500
 PREFIXES = (SEGMENT_NAME.format(""), PLAIN_NAME.format(""), FLAT_NAME.format(""))
 
 ProviderFinding = Finding[str, tuple[ProviderSource | None, int]]
-"""Of a provider: what stands behind it, and how often something was to be said of it."""
+"""A provider, with what stands behind it and the state that its publication wants."""
 
 
 async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    """Yield providers that nothing stands behind, then all others: one may have the name of one that is missing."""
+    """Yield providers with nothing behind them, then all others, since a stray may have the name of a missing one."""
     async with networks.database.transaction() as tx:
         uuids = sorted(source.provider_uuid for source in await subnet_rows.list_sources(tx))
     for prefix in PREFIXES:
@@ -46,18 +46,18 @@ async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
 
 
 async def _find_providers(networks: Networks, uuids: Sequence[str]) -> list[ProviderFinding]:
-    """Return providers that are missing, wrong, or have nothing behind them, of which nothing is to be said."""
+    """Return providers without a due publication that are missing, wrong, or have nothing behind them."""
     async with networks.database.transaction(snapshot=True) as tx:
         sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
-        said = await store.list_publications(tx, uuids)
-    there = await networks.placement.get_providers(uuids)
+        publications = await store.list_publications(tx, uuids)
+    providers = await networks.placement.get_providers(uuids)
     findings = []
     for uuid in uuids:
-        source, (wanted, due) = sources.get(uuid), said.get(uuid, (0, False))
+        source, (state_wanted, due) = sources.get(uuid), publications.get(uuid, (0, False))
         state = capacity.provider_state(source) if source else None
-        drift = rules.judge_provider(uuid, state, there.get(uuid), sourced=source is not None)
+        drift = rules.judge_provider(uuid, state, providers.get(uuid), sourced=source is not None)
         if drift is not None and not due:
-            findings.append(Finding(drift, uuid, (source, wanted)))
+            findings.append(Finding(drift, uuid, (source, state_wanted)))
     return findings
 
 
@@ -66,7 +66,7 @@ async def _publish_found(networks: Networks, findings: Sequence[ProviderFinding]
 
 
 async def _publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
-    """Say again what is true of these; returns those of which it was said: none if the ledger refuses one's name."""
+    """Publish these again; return those that the ledger took: none if it refuses the name of one."""
     async with networks.database.transaction() as tx:
         await publication_rows.want(tx, provider_uuids)
     try:
@@ -85,7 +85,7 @@ PROVIDERS = Check(
 
 
 class _Aggregate(Struct, frozen=True):
-    """The providers that a host aggregate is of, and its members that are no hosts."""
+    """The providers of a host aggregate, and its members that are no known hosts."""
 
     provider_uuids: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
@@ -95,31 +95,32 @@ AggregateFinding = Finding[str, _Aggregate]
 
 
 async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[AggregateFinding]:
-    """Return host aggregates that have not the hosts that reach their segment, and those of no segment.
+    """Return host aggregates whose hosts are not those that reach their segment, and aggregates of no segment.
 
-    Nothing is to be said of them, and none of their hosts is being placed.
+    Left out are those with a due publication, and hosts that still change aggregates.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx)
         hosts = await network_rows.list_hosts(tx)
-        said = await store.list_publications(tx, None)
-    there = await networks.compute.list_host_aggregates()
-    behind = await networks.compute.list_hosts_behind()
+        publications = await store.list_publications(tx, None)
+    aggregates = await networks.compute.list_host_aggregates()
+    hosts_behind = await networks.compute.list_hosts_behind()
     known = {host.name for host in hosts}
-    due = {uuid for uuid, (_, is_due) in said.items() if is_due}
+    due = {uuid for uuid, (_, is_due) in publications.items() if is_due}
     by_aggregate: dict[str, list[ProviderSource]] = {}
     for source in sources:
         by_aggregate.setdefault(segments.host_aggregate(source).uuid, []).append(source)
-    wanted = rules.wanted_members(segments.aggregates_by_host(hosts, sources), sources)
+    members_wanted = rules.wanted_members(segments.aggregates_by_host(hosts, sources), sources)
     findings = []
-    for uuid, mine in by_aggregate.items():
-        members = set(there[uuid].hosts) - behind if uuid in there else None
-        drift = rules.judge_aggregate(uuid, segments.host_aggregate(mine[0]).name, wanted[uuid] - behind, members)
-        if drift is not None and not any(source.provider_uuid in due for source in mine):
+    for uuid, its_sources in by_aggregate.items():
+        name = segments.host_aggregate(its_sources[0]).name
+        members = set(aggregates[uuid].hosts) - hosts_behind if uuid in aggregates else None
+        drift = rules.judge_aggregate(uuid, name, members_wanted[uuid] - hosts_behind, members)
+        if drift is not None and not any(source.provider_uuid in due for source in its_sources):
             strangers = tuple(sorted((members or set()) - known))
-            fact = _Aggregate(tuple(source.provider_uuid for source in mine), strangers)
+            fact = _Aggregate(tuple(source.provider_uuid for source in its_sources), strangers)
             findings.append(Finding(drift, uuid, fact))
-    for uuid, aggregate in there.items():
+    for uuid, aggregate in aggregates.items():
         of_segments = aggregate.name.startswith(PREFIXES) and uuid not in by_aggregate
         if of_segments and not any(aggregate.name.endswith(provider_uuid) for provider_uuid in due):
             drift = rules.AGGREGATE_STRAY.drift(uuid, "no segment with subnets stands behind it", name=aggregate.name)
@@ -128,7 +129,7 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
 
 
 async def _delete_aggregates(networks: Networks, findings: Sequence[AggregateFinding]) -> list[str]:
-    """A segment may get a subnet while its host aggregate is deleted: then it is said again."""
+    """Delete strays. A segment that gets a subnet meanwhile is published again, with its host aggregate."""
     strays = keys_of(findings)
     await networks.compute.delete_host_aggregates(sorted(strays))
     async with networks.database.transaction() as tx:

@@ -1,4 +1,4 @@
-"""How many addresses networks have, and how many of them are held."""
+"""Counts the addresses that networks have, and those that are held."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,7 +14,7 @@ from roost.network.store import subnets as subnet_rows
 async def list_availabilities(
     networks: Networks, network_ids: Sequence[str] | None = None, *, ip_versions: Collection[int] = ()
 ) -> list[NetworkAvailability]:
-    """Return those of the networks that there are, or all, by id, as of one instant.
+    """Return the networks that exist, or all, by id, as of one instant.
 
     ip_versions: of subnets that count, none for all. Costs one count over the addresses that the networks hold.
     """

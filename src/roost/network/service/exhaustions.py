@@ -1,4 +1,4 @@
-"""What is told to whoever got no address: which segment or subnet is full, and what is free on the others."""
+"""Sentences for whoever got no address: which segment or subnet is full, and how many are free on the others."""
 
 from collections.abc import Sequence
 
@@ -16,70 +16,70 @@ GONE = "No more IP addresses available: the subnets that had some were deleted j
 
 
 async def describe_claims(networks: Networks, provider_uuids: Sequence[str]) -> str:
-    """Why nothing could be claimed on these providers of one network: by what the ledger says is free."""
+    """Return why nothing could be claimed on these providers of one network, with what is free by the ledger."""
     async with networks.database.transaction(snapshot=True) as tx:
         read = await _read(tx, provider_uuids)
     if read is None:
         return GONE
-    network, segments, subnets, held = read
+    network, segments, subnets, count_held = read
     providers = sorted({subnet.provider_uuid for subnet in subnets})
     usages = await networks.placement.list_usages(providers)
-    left = {
+    rooms = {
         uuid: {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in usages.get(uuid, {}).items()}
         for uuid in providers
     }
-    return _sentence(provider_uuids, network, segments, left, held)
+    return _sentence(provider_uuids, network, segments, rooms, count_held)
 
 
 async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> str:
-    """Why nothing could be assigned on these providers of one network, though it was claimed: by what ports hold."""
+    """Return why a claim on these providers of one network got no address, with what ports leave free."""
     read = await _read(tx, provider_uuids)
     if read is None:
         return GONE
-    network, segments, subnets, held = read
-    left: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
+    network, segments, subnets, count_held = read
+    rooms: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
     for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if capacity.counts(s)]):
-        of_provider, name = left[subnet.provider_uuid], uses.class_of(subnet.ip_version)
+        of_provider, name = rooms[subnet.provider_uuid], uses.class_of(subnet.ip_version)
         before = of_provider.get(name, (0, 0))
         of_provider[name] = before[0] + free, before[1] + total
-    return _sentence(provider_uuids, network, segments, left, held)
+    return _sentence(provider_uuids, network, segments, rooms, count_held)
 
 
 async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Sequence[str]) -> str:
-    """Why nothing could be assigned in these subnets of a provider: by what ports hold in all of the network's."""
+    """Return why these subnets of a provider gave no address, with what ports leave free in the whole network."""
     read = await _read(tx, [provider_uuid])
     if read is None:
         return GONE
-    network, _, subnets, held = read
+    network, _, subnets, count_held = read
     rooms = [
         Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
         for subnet, room in await _list_rooms(tx, [s for s in subnets if not uses.is_automatic(s)])
     ]
     full = [exhaustions.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
-    return exhaustions.sentence(full, network, rooms, held=held)
+    return exhaustions.sentence(full, network, rooms, held=count_held)
 
 
 async def _read(
     tx: Connection, provider_uuids: Sequence[str]
 ) -> tuple[Network, list[Segment], list[Subnet], int] | None:
-    """The network that the providers are of, its segments and subnets, and how much of it unknown guests hold.
+    """Return the providers' network, its segments and subnets, and how many addresses unknown guests hold there.
 
-    None when the providers have no subnet left.
+    Return None when the providers have no subnet any more.
     """
-    behind = await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
-    if not behind:
+    subnets = await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
+    if not subnets:
         return None
-    network_id = behind[0].network_id
+    network_id = subnets[0].network_id
     (network,) = await store.list_networks(tx, [network_id])
     segments = await store.list_segments(tx, network_ids=[network_id])
-    held = (await unknown_guests.count_held(tx, [network_id])).get(network_id, 0)
-    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id]), held
+    count_held = (await unknown_guests.count_held(tx, [network_id])).get(network_id, 0)
+    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id]), count_held
 
 
 async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:
-    """Subnets with (addresses free, of how many)."""
-    held = await availability.count_held(tx, [subnet.id for subnet in subnets])
-    in_pools = {subnet_id: of.in_pools for subnet_id, of in held.items()}
+    """Return the subnets, each with (how many addresses are free, how many there are)."""
+    counts = await availability.count_held(tx, [subnet.id for subnet in subnets])
+    in_pools = {subnet_id: of_subnet.in_pools for subnet_id, of_subnet in counts.items()}
     totals = {subnet.id: count(subnet.pools) for subnet in subnets}
     return [(subnet, (totals[subnet.id] - in_pools.get(subnet.id, 0), totals[subnet.id])) for subnet in subnets]
 
@@ -88,11 +88,11 @@ def _sentence(
     provider_uuids: Sequence[str],
     network: Network,
     segments: Sequence[Segment],
-    left: dict[str, dict[str, tuple[int, int]]],
-    held: int,
+    rooms_by_provider: dict[str, dict[str, tuple[int, int]]],
+    count_held: int,
 ) -> str:
     names = {segment.id: segment.name or segment.id for segment in segments}
-    rooms = [Room(names.get(uuid, network.name or network.id), of_provider) for uuid, of_provider in left.items()]
+    rooms = [Room(names.get(uuid, network.name or network.id), counts) for uuid, counts in rooms_by_provider.items()]
     rooms.sort(key=lambda room: room.name)
     full = [exhaustions.named(segment) for segment in segments if segment.id in provider_uuids]
-    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms, held=held)
+    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms, held=count_held)

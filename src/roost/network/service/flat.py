@@ -14,7 +14,7 @@ from roost.seams import network as seam
 async def check_nics(
     networks: Networks, servers: Sequence[seam.ServerNics]
 ) -> tuple[flat.Pools, dict[str, seam.PortsRefused]]:
-    """The pools of those of the servers' networks that are flat, and who cannot have an address there, by server id."""
+    """Return the pools of the servers' flat networks, and by server id who cannot have an address there."""
     ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
     async with networks.database.connection() as connection:
         known = [network.id for network in await network_rows.list_networks(connection, ids) if network.flat]
@@ -26,4 +26,4 @@ async def check_nics(
         named = [(n.network_id, n.fixed_ip) for server in servers for n in server.nics if n.network_id and n.fixed_ip]
         taken = await store.list_holders(connection, [pair for pair in named if pair[0] in pools])
     reasons = {server.server_id: flat.refuse_nics(server, pools, taken) for server in servers}
-    return pools, {server_id: seam.PortsRefused(server_id, said) for server_id, said in reasons.items() if said}
+    return pools, {server_id: seam.PortsRefused(server_id, reason) for server_id, reason in reasons.items() if reason}

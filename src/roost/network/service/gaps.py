@@ -1,4 +1,4 @@
-"""What is missing in how networks are laid out."""
+"""Gaps in the layout of networks, such as segments that no host reaches."""
 
 from roost.network.rules.gaps import find_gaps
 from roost.network.service import Networks

@@ -1,6 +1,6 @@
-"""Telling the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
+"""Tells the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
 
-What is told is only whose ports to look at again, and which of them a build lost; saying it twice does nothing more.
+A notice names only a server whose ports to look at again, and a port that its build lost. It may be told twice.
 """
 
 import re
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
-    """Write down whose ports are no longer what they were; after None: the port is deleted. Returns the servers."""
+    """Note the servers of a changed port, and return them. after: None for a deleted port."""
     devices = {before.device_id, after.device_id if after else ""}
     servers = sorted(device for device in devices if is_server_id(device))
     lost = before.id if after is None and before.reserved_from is not None else None
@@ -31,16 +31,16 @@ async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
 
 
 async def note_servers(tx: Connection, ports: Sequence[Port]) -> list[str]:
-    """Write down whose ports are new, or have other addresses than they had, lost none. Returns the servers."""
+    """Note the servers of ports that are new, or have other addresses, and return them. No build lost one of these."""
     servers = servers_of(ports)
     await store.insert_notices(tx, servers)
     return servers
 
 
 async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
-    """Send the compute service what it has not heard of these servers, or of the oldest notices of all.
+    """Send the compute service the notices of these servers, or the oldest of all; return how many there were.
 
-    Returns how many notices there were. Two that tell the same do no harm.
+    Two processes that send the same do no harm.
     """
     async with networks.database.connection() as connection:
         notices = await store.list_notices(connection, server_ids, NOTICES_MAX)
@@ -55,7 +55,7 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
 
 
 async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
-    """Right after the commit that wrote the notices; if the compute service cannot be had, it is told later."""
+    """Tell right after the commit that wrote the notices. What fails now, the reconciler tells later."""
     if not server_ids:
         return
     try:
@@ -69,10 +69,10 @@ async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
 
 
 def servers_of(ports: Iterable[Port]) -> list[str]:
-    """What may be servers of this cloud, of the devices that the ports name."""
+    """Return the devices of the ports that may be servers of this cloud, in order."""
     return sorted({port.device_id for port in ports if is_server_id(port.device_id)})
 
 
 def is_server_id(device_id: str) -> bool:
-    """Clients may write anything as a port's device."""
+    """Say whether a port's device may be a server: clients may write anything there."""
     return SERVER_ID.fullmatch(device_id) is not None

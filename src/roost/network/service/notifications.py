@@ -1,6 +1,6 @@
-"""Tells of ports: what they were before some work of a transaction is compared with what they are after it.
+"""Notifies of ports: compares them before and after some work of a transaction.
 
-So no operation says what it has done, and none can forget to; a refused one, or one that is rolled back, tells nothing.
+So no operation can forget to notify. One that is refused or rolled back notifies of nothing.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -18,15 +18,18 @@ from roost.platform.outbox import Notification
 
 @asynccontextmanager
 async def telling(networks: Networks, tx: Connection, ids: Collection[str]) -> AsyncIterator[None]:
-    """Lock the ports, and tell of what the block makes of them, new ones among them, if anybody is notified."""
+    """Lock the ports, and write notifications of what the block changes of them, also of new ones.
+
+    Nothing is read or written where nobody is notified.
+    """
     if networks.outbox is None or not ids:
         yield
         return
-    wanted = sorted(set(ids))
-    before = await port_rows.lock_ports(tx, wanted)
+    port_ids = sorted(set(ids))
+    before = await port_rows.lock_ports(tx, port_ids)
     yield
-    after = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(wanted), hidden=True))}
-    await _write(networks, tx, before, after, wanted)
+    after = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids), hidden=True))}
+    await _write(networks, tx, before, after, port_ids)
 
 
 async def _write(

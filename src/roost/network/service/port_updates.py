@@ -260,14 +260,14 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, following)
     placings: tuple[Placing, ...] = ()
-    if matched.wanted:
+    if matched.missing:
         plan = requests.plan_addresses(
             port.id,
             state,
             device_owner=changed.device_owner,
             host=host,
             host_name=host_name,
-            fixed_ips=matched.wanted,
+            fixed_ips=matched.missing,
         )
         placings = plan.placings
     matched = readdressing.settle(changed, matched, placings[0] if placings else None)

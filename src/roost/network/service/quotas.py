@@ -14,25 +14,25 @@ OPTIONS: dict[str, str] = {resource: f"quota_{resource}" for resource in RESOURC
 
 
 def default_quotas(networks: Networks) -> dict[str, int]:
-    """Of projects that have none of their own."""
+    """Return the quotas of projects that have none of their own."""
     return defaults_of(networks.settings, OPTIONS)
 
 
 async def get_quotas(networks: Networks, project_id: str) -> dict[str, int]:
-    """What holds for the project; any name is one of a project."""
+    """Return the quotas of the project. Any text is the name of a project."""
     async with networks.database.transaction() as tx:
         return (await QUOTAS.get_maxima(tx, [project_id], defaults=default_quotas(networks)))[project_id]
 
 
 async def list_quotas(networks: Networks) -> dict[str, dict[str, int]]:
-    """Project -> what holds for it, of the projects that have a quota of their own."""
+    """Return project -> its quotas, of the projects that have a quota of their own."""
     async with networks.database.transaction() as tx:
         own = await QUOTAS.list_own(tx)
     return {project_id: effective(default_quotas(networks), quotas) for project_id, quotas in own.items()}
 
 
 async def get_details(networks: Networks, project_id: str) -> dict[str, QuotaUsage]:
-    """What holds for the project, and what it has."""
+    """Return the project's quotas, each with how much of it is used."""
     async with networks.database.transaction(snapshot=True) as tx:
         return await QUOTAS.get_usages(tx, project_id, defaults=default_quotas(networks))
 
@@ -57,22 +57,22 @@ async def set_quotas(
 
 
 async def delete_quotas(networks: Networks, project_id: str) -> None:
-    """The default quotas hold for the project again. Raises TenantQuotaNotFound if they held already."""
+    """Delete the project's own quotas, so that the defaults hold. Raises TenantQuotaNotFound if it has none."""
     async with networks.database.transaction() as tx:
         if not await QUOTAS.delete_own(tx, project_id):
             raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
 
 
 async def list_over(networks: Networks) -> list[QuotaUsage]:
-    """Return what projects have more of than they may."""
+    """Return the usages of projects that are above their maxima."""
     async with networks.database.transaction(snapshot=True) as tx:
         return await QUOTAS.list_over(tx, defaults=default_quotas(networks))
 
 
 async def refuse_over(networks: Networks, tx: Connection, resource: Resource, more: Mapping[str, int]) -> bool:
-    """Before that many more are made for each project, in this transaction; raises OverQuota if one may not have them.
+    """Raise OverQuota if a project may not have so many more; return whether any of the projects has a limit.
 
-    Returns whether any of the projects has a limit. If so, others who make something for it wait for this transaction.
+    more: by project. Others who make something for a project with a limit wait for this transaction.
     """
     usages = await lock_limited(networks, tx, resource, list(more))
     for project_id, usage in usages.items():
@@ -83,9 +83,9 @@ async def refuse_over(networks: Networks, tx: Connection, resource: Resource, mo
 
 
 async def refuse_many(networks: Networks, resource: Resource, project_ids: Sequence[str]) -> None:
-    """Raise OverQuota before the first of several is made, where all could not be; of each its project is given.
+    """Raise OverQuota when several cannot all be made, before the first is. project_ids: one for each.
 
-    Each of them asks again when it is made.
+    Each is checked again when it is made.
     """
     if len(project_ids) > 1:
         async with networks.database.transaction() as tx:
@@ -95,7 +95,7 @@ async def refuse_many(networks: Networks, resource: Resource, project_ids: Seque
 async def lock_limited(
     networks: Networks, tx: Connection, resource: Resource, project_ids: list[str]
 ) -> dict[str, QuotaUsage]:
-    """Those of the projects that have a limit, each held until this transaction ends."""
+    """Lock the projects that have a limit until this transaction ends; return their usages."""
     defaults: dict[str, int] = {resource: default_quotas(networks)[resource]}
     usages = await QUOTAS.lock_usages(tx, project_ids, defaults=defaults)
     return {project_id: of_project[resource] for project_id, of_project in usages.items()}

@@ -1,4 +1,4 @@
-"""Gives back what hangs and says again what was not heard, whatever died in between; safe with several at once.
+"""Releases what killed processes left behind, and repeats what was not heard; safe with several at once.
 
 It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
 """
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 class Reconciled(Struct, frozen=True):
-    """What one pass did: ports whose claim was given back, and ports of servers that are gone."""
+    """Counts of one pass: release rows that were worked off, leaked claims, and repaired ports of servers."""
 
     released: int = 0
     abandoned: int = 0
@@ -39,7 +39,7 @@ class Reconciled(Struct, frozen=True):
 
 
 async def reconcile_once(context: Networks) -> Reconciled:
-    """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
+    """Run one pass over all that can be left behind. Nothing wakes it early: whoever left it behind has died."""
     abandoned = await _expire_intents(context)
     with suppress(PublicationPending, TimeoutError):
         await _publish(context)

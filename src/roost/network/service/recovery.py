@@ -1,4 +1,4 @@
-"""Clients get no address while the compute service's records, which went back in time, do not know who has which."""
+"""Refuses clients addresses while the compute service recovers records that went back in time."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ from roost.network.errors import AddressesWithheld
 from roost.network.service import Networks
 
 LOOK_AGAIN = timedelta(seconds=1)
-"""How old the answer of the compute service may be: each port would be one question more otherwise."""
+"""How old the answer of the compute service may be. Without it, each port would cost another question."""
 
 
 async def refuse_while_recovering(networks: Networks) -> None:

@@ -11,19 +11,22 @@ Tags = tuple[str, ...]
 
 
 async def get_tags(networks: Networks, kind: Kind, resource_id: str) -> Tags:
-    """In order. Raises TagResourceNotFound."""
+    """Return the tags of a resource, in order. Raises TagResourceNotFound."""
     return await change_tags(networks, kind, resource_id, lambda has: has)
 
 
 async def change_tags(
     networks: Networks, kind: Kind, resource_id: str, decide: Callable[[Tags], Sequence[str]]
 ) -> Tags:
-    """Make them what `decide` says of those that it has. Raises TagResourceNotFound, what `decide` raises."""
+    """Set the tags to what `decide` makes of the present ones; return them.
+
+    Raises TagResourceNotFound, and what `decide` raises.
+    """
     async with networks.database.transaction() as tx:
         has = await store.lock_tags(tx, kind, resource_id)
         if has is None:
             raise TagResourceNotFound(f"Resource {kind}s {resource_id} could not be found.")
-        wanted = tuple(decide(has))
-        if wanted != has:
-            await store.update_tags(tx, kind, resource_id, wanted)
-    return wanted
+        tags = tuple(decide(has))
+        if tags != has:
+            await store.update_tags(tx, kind, resource_id, tags)
+    return tags

@@ -18,18 +18,18 @@ from roost.seams import network as seam
 async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
     """See NetworkClient.get_networks."""
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await store.list_networks(tx, network_ids)
+        networks_known = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
         subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids)
     by_provider: dict[str, list[Subnet]] = {}
     for subnet in subnets:
         by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
     views = {}
-    for network in found:
+    for network in networks_known:
         shown: tuple[seam.Segment, ...] = (_whole(network, by_provider.get(network.id, ())),)
         if network.segmented:
-            mine = [part for part in parts if part.network_id == network.id and part.id in by_provider]
-            shown = tuple(_segment(part, by_provider[part.id]) for part in mine)
+            own_parts = [part for part in parts if part.network_id == network.id and part.id in by_provider]
+            shown = tuple(_segment(part, by_provider[part.id]) for part in own_parts)
         if network.flat:
             shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id])
         views[network.id] = seam.NetworkView(
@@ -62,8 +62,8 @@ async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict
 async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.HostReach]:
     """See NetworkAudit.get_hosts."""
     async with networks.database.connection() as connection:
-        found = await store.list_hosts(connection, names)
-    return {host.name: seam.HostReach(host.physical_networks, host.cell) for host in found}
+        hosts = await store.list_hosts(connection, names)
+    return {host.name: seam.HostReach(host.physical_networks, host.cell) for host in hosts}
 
 
 async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
@@ -85,12 +85,12 @@ async def list_attached_ports(
 ) -> dict[str, tuple[seam.AttachedPort, ...]]:
     """See PortClient.list_attached_ports."""
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids), hidden=True))
-        known = await store.list_networks(tx, sorted({port.network_id for port in found}))
+        ports = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids), hidden=True))
+        known = await store.list_networks(tx, sorted({port.network_id for port in ports}))
     names = {network.id: network.name for network in known}
     attached: dict[str, list[seam.AttachedPort]] = {}
-    for port in found:
-        one = seam.AttachedPort(
+    for port in ports:
+        view = seam.AttachedPort(
             id=None if port.hidden else port.id,
             tag=port.nic_tag or "",
             project_id=None if port.hidden else port.project_id,
@@ -103,8 +103,8 @@ async def list_attached_ports(
             revision=port.revision,
             provider_uuid=port.provider_uuid,
         )
-        attached.setdefault(port.device_id, []).append(one)
-    return {server_id: tuple(ports) for server_id, ports in attached.items()}
+        attached.setdefault(port.device_id, []).append(view)
+    return {server_id: tuple(views) for server_id, views in attached.items()}
 
 
 async def list_unreached_ports(
@@ -135,7 +135,7 @@ async def list_unreached_ports(
 
 
 def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:
-    """The pools of a flat network, each with the hosts of its cell."""
+    """Return the pools of a flat network, each with the hosts of its cell."""
     names = pool_names(pools)
     return tuple(
         seam.Segment(
@@ -175,7 +175,7 @@ def _classes(subnets: Sequence[Subnet]) -> tuple[str, ...]:
 
 
 def _gives(subnets: Sequence[Subnet]) -> bool:
-    """Whether a server's port gets an address there."""
+    """Return whether a server's port gets an address there."""
     return bool(_classes(subnets)) or any(
         uses.is_automatic(subnet) and uses.is_for_servers(subnet) for subnet in subnets
     )

@@ -1,7 +1,7 @@
 """Addresses and free ranges. Every change of them is made under the locks of their subnets, taken by id.
 
-But for whose build assigned an address: who settles that holds its port, and no subnet. So whoever changes addresses
-that stay locks them first, by subnet and address.
+`assigned_for` alone is changed under the lock of the port, without the subnet's. So whoever changes addresses that stay
+locks them first, by subnet and address.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,14 +16,14 @@ from roost.network.rules.ranges import Ranges, subtract
 from roost.platform.database import Connection
 
 OF_UNKNOWN_GUEST = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
-"""Of a row `p` of network.port: it holds what an unknown guest has. Clients may write any owner, but hide no port."""
+"""Condition on a row `p` of network.port: it holds an unknown guest's addresses. Clients can hide no port."""
 
 _ADDRESSES = """
 SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 """
 LIST_OF_ONE = f"{_ADDRESSES} WHERE a.port_id = o.id"
-"""Of a row `o` of network.port."""
+"""The addresses of a row `o` of network.port."""
 
 LIST_ADDRESSES = f"""
 -- network.list_addresses
@@ -33,7 +33,7 @@ ORDER BY a.port_id, a.address
 
 
 async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address]:
-    """All addresses of the ports, IPv4 first."""
+    """Return all addresses of the ports, IPv4 first."""
     return [Address(**row) for row in await tx.fetch(LIST_ADDRESSES, port_ids)]
 
 
@@ -50,12 +50,12 @@ ORDER BY id FOR NO KEY UPDATE
 async def lock_provider_subnets(
     tx: Connection, provider_uuids: Sequence[str], network_ids: Sequence[str] = ()
 ) -> dict[str, tuple[SubnetKind, ...]]:
-    """Lock all subnets of the providers, and of the networks. Provider UUID -> subnets, by id."""
-    found: dict[str, tuple[SubnetKind, ...]] = {}
+    """Lock all subnets of the providers, and of the networks; return provider UUID -> its subnets, by id."""
+    subnets: dict[str, tuple[SubnetKind, ...]] = {}
     for row in await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids, network_ids):
         subnet = _kind(row)
-        found[subnet.provider_uuid] = (*found.get(subnet.provider_uuid, ()), subnet)
-    return found
+        subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
+    return subnets
 
 
 def _kind(row: Any) -> SubnetKind:
@@ -105,9 +105,9 @@ WHERE f.last_address >= w.address
 async def list_free(
     tx: Connection, wanted: Mapping[str, int], named: Sequence[tuple[str, int]], starts: Mapping[str, int]
 ) -> dict[str, list[AddressRange]]:
-    """The first `wanted` free ranges of each subnet, and one, and those that hold the named (subnet id, address).
+    """Return of each subnet `wanted` + 1 free ranges, and the ranges that hold the named (subnet id, address).
 
-    starts: subnet id -> the address from which they are the first, then from the lowest again; without: the lowest.
+    starts: subnet id -> the address from which ranges are taken, then on from the lowest; without: from the lowest.
     """
     rows = await tx.fetch(
         LIST_FREE, list(wanted), list(wanted.values()),
@@ -125,16 +125,16 @@ UNION ALL SELECT first_address, last_address FROM network.free_range WHERE subne
 
 
 async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> tuple[list[int], Ranges]:
-    """Make what is free of a locked subnet its pools without what is held.
+    """Make the free ranges of a locked subnet its pools without the held addresses.
 
-    Return the addresses that ports hold, and what is free.
+    Return the addresses that ports hold, and the free ranges.
     """
     rows = await tx.fetch(LIST_HELD_AND_FREE, subnet_id)
-    held = [addressing.parse(row["first_address"]) for row in rows if row["last_address"] is None]
+    addresses_held = [addressing.parse(row["first_address"]) for row in rows if row["last_address"] is None]
     before = _by_subnet([(subnet_id, *row) for row in rows if row["last_address"] is not None])
-    after = subtract(pools, [AddressRange(address, address) for address in held])
+    after = subtract(pools, [AddressRange(address, address) for address in addresses_held])
     await change_free(tx, addressing.difference({subnet_id: before.get(subnet_id, [])}, {subnet_id: after}))
-    return held, after
+    return addresses_held, after
 
 
 LIST_NEIGHBOURS = """
@@ -152,7 +152,7 @@ CROSS JOIN LATERAL (
 
 
 async def list_neighbours(tx: Connection, freed: Mapping[str, Sequence[int]]) -> dict[str, list[AddressRange]]:
-    """Subnet id -> the free ranges next below and next above each of its addresses."""
+    """Return subnet id -> the free ranges next below and next above each of its addresses."""
     pairs = [(subnet_id, addressing.show(address)) for subnet_id, items in freed.items() for address in items]
     rows = await tx.fetch(LIST_NEIGHBOURS, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
     return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
@@ -173,7 +173,7 @@ FROM unnest($1::uuid[], $2::inet[], $3::inet[]) AS a (subnet_id, first_address, 
 
 
 async def change_free(tx: Connection, change: FreeChange) -> None:
-    """What is free from now on."""
+    """Write a change of free ranges."""
     subnet_ids = [subnet_id for subnet_id, _ in change.removed]
     await tx.execute(DELETE_FREE, subnet_ids, [addressing.show(item.first) for _, item in change.removed])
     await tx.execute(
@@ -195,7 +195,7 @@ ON CONFLICT DO NOTHING
 
 
 async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> bool:
-    """Ports hold these addresses from now on; False if another port holds one of them already."""
+    """Insert the addresses of ports; return False if another port holds one of them already."""
     done = await tx.execute(
         INSERT_ADDRESSES, [item.subnet_id for item in given], [addressing.show(item.address) for item in given],
         [item.port_id for item in given], [item.in_pool for item in given], [item.claimed for item in given],
@@ -212,7 +212,7 @@ WHERE a.subnet_id = d.subnet_id AND a.address = d.address
 
 
 async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Delete these (subnet id, address), whose subnets go or are gone."""
+    """Delete these (subnet id, address), whose subnets are deleted too."""
     await tx.execute(DELETE_ADDRESSES, [item[0] for item in dropped], [item[1] for item in dropped])
 
 
@@ -240,7 +240,7 @@ UNION ALL SELECT subnet_id, NULL, in_pool, claimed FROM handed
 
 
 class GivenUp(Struct, frozen=True):
-    """An address that a port has no more. address: None where the hidden port of an unknown guest has it now."""
+    """An address that a port gave up. address: None if the hidden port of an unknown guest has it now."""
 
     subnet_id: str
     address: int | None
@@ -249,25 +249,13 @@ class GivenUp(Struct, frozen=True):
 
 
 async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[GivenUp]:
-    """Have the hidden ports of unknown guests these (subnet id, address), as far as guests have them, else nobody."""
+    """Give these (subnet id, address) to hidden ports whose guests list them, and delete the others."""
     rows = await tx.fetch(GIVE_UP, [item[0] for item in dropped], [item[1] for item in dropped])
     return [
         GivenUp(row["subnet_id"], address and addressing.parse(address), row["in_pool"], row["claimed"])
         for row in rows
         for address in [row["address"]]
     ]
-
-
-LIST_WITH_ROOM = """
--- network.list_with_room
-SELECT w.id FROM unnest($1::uuid[]) AS w (id)
-WHERE EXISTS (SELECT FROM network.free_range f WHERE f.subnet_id = w.id)
-"""
-
-
-async def list_with_room(tx: Connection, subnet_ids: Sequence[str]) -> set[str]:
-    """Those of the subnets that have a free address."""
-    return {row["id"] for row in await tx.fetch(LIST_WITH_ROOM, subnet_ids)}
 
 
 LIST_TAKEN = """
@@ -278,7 +266,7 @@ JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address) ON a.subnet_id = w
 
 
 async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[str]:
-    """Those of the (subnet id, address) that a port holds."""
+    """Return the addresses of these (subnet id, address) that a port holds."""
     return [row["address"] for row in await tx.fetch(LIST_TAKEN, [n[0] for n in named], [n[1] for n in named])]
 
 
@@ -291,7 +279,7 @@ WHERE EXISTS (SELECT FROM network.pool p
 
 
 async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return those of the (subnet id, address) that are in pools."""
+    """Return the (subnet id, address) that are in pools."""
     rows = await tx.fetch(LIST_POOLED, [n[0] for n in named], [addressing.show(n[1]) for n in named])
     return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
 
@@ -303,12 +291,12 @@ SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
 
 
 async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
-    """Whether a port has an address in the subnet."""
+    """Return whether a port has an address in the subnet."""
     return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
 
 
 def _by_subnet(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[AddressRange]]:
-    found: dict[str, list[AddressRange]] = {}
+    ranges: dict[str, list[AddressRange]] = {}
     for subnet_id, first, last in rows:
-        found.setdefault(subnet_id, []).append(AddressRange(addressing.parse(first), addressing.parse(last)))
-    return found
+        ranges.setdefault(subnet_id, []).append(AddressRange(addressing.parse(first), addressing.parse(last)))
+    return ranges

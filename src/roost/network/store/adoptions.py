@@ -44,7 +44,7 @@ async def adopt(
 ) -> None:
     """Make these hidden ports the server's. The ports and the subnets of their addresses are locked."""
     columns = [
-        [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made for port in adopted],
+        [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made_by_roost for port in adopted],
         [port.nic_tag for port in adopted],
     ]  # fmt: skip
     await tx.execute(ADOPT_PORTS, *columns, project_id, server_id, device_owner)

@@ -32,7 +32,7 @@ WHERE a.claimed AND a.port_id = ANY($1::uuid[]) GROUP BY 1, 2, 3
 
 
 async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return port id -> what its claim should be, as holdings.claim_of has it; ports that need none are left out."""
+    """Return port id -> its claim as it should be, see holdings.claim_of; ports that need none are left out."""
     claims: dict[str, dict[str, dict[str, int]]] = {}
     for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
         claims.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count
@@ -97,7 +97,7 @@ async def list_strays(tx: Connection, *, limit: int) -> list[StrayAddress]:
 
 
 async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list[StrayAddress]:
-    """Return those of the strays that still are; their subnets are locked if they exist."""
+    """Return the strays that still are strays. Their subnets are locked if they exist."""
     rows = await tx.fetch(CONFIRM_STRAYS, [item.subnet_id for item in strays], [item.address for item in strays])
     return [StrayAddress(**row) for row in rows]
 
@@ -108,13 +108,13 @@ AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless
 
 
 class FreeRow(Struct, frozen=True, kw_only=True):
-    """A subnet's pools and free ranges. held: addresses of its pools. overlapping: held addresses in a free range."""
+    """A subnet's pools and free ranges. count_held: of its pools. overlapping: held addresses in a free range."""
 
     subnet_id: str
     name: str
     pools: tuple[AddressRange, ...]
     free: tuple[AddressRange, ...]
-    held: int
+    count_held: int
     overlapping: int
 
 
@@ -147,7 +147,7 @@ async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | 
             name=row["name"],
             pools=_ranges(row["pool_firsts"], row["pool_lasts"]),
             free=_ranges(row["free_firsts"], row["free_lasts"]),
-            held=row["held"],
+            count_held=row["held"],
             overlapping=row["overlapping"],
         )
         for row in await tx.fetch(LIST_FREE, after or None, limit, subnet_id)
@@ -181,10 +181,10 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
 
 LIST_BUILD_PORTS = """
 -- network.audit_build_ports
-SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made,
+SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made_by_roost,
     p.reserved_from IS NOT NULL OR EXISTS (
         SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved,
-    p.reserved_from IS NOT NULL AS held, p.host IS NOT NULL AS bound, p.revision
+    p.reserved_from IS NOT NULL AS port_reserved, p.host IS NOT NULL AS bound, p.revision
 FROM network.port p
 WHERE ($1::uuid IS NULL OR p.id > $1) AND ($3::uuid[] IS NULL OR p.id = ANY($3)) AND p.device_id <> ''
     AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')

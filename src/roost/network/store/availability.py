@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.model.networks import Held
+from roost.network.model.networks import HeldCounts
 from roost.platform.database import Connection
 
 # Nearly all addresses are marked as in a pool. Only others need their pools read.
@@ -17,9 +17,10 @@ WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
 """
 
 
-async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
-    """Return subnet id -> how many addresses ports hold there; subnets without any are left out."""
-    return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}
+async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, HeldCounts]:
+    """Return subnet id -> how many of its addresses ports hold; subnets without any are left out."""
+    rows = await tx.fetch(COUNT_HELD, subnet_ids)
+    return {row["subnet_id"]: HeldCounts(row["held"], row["in_pools"]) for row in rows}
 
 
 COUNT_PORTS_WITHOUT_ADDRESS = """

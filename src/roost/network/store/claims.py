@@ -1,4 +1,4 @@
-"""Intent rows, written before a claim, and release rows, written when one is to be made equal to the addresses."""
+"""Intent rows, written before a claim, and release rows, written when a claim is to be cut down to the addresses."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ RETURNING ticket
 
 
 async def insert_intent(tx: Connection, port_id: str, lives_s: float) -> int | None:
-    """Somebody is about to claim for the port; returns the ticket, None when somebody else is already."""
+    """Insert the intent to claim for the port; return its ticket, or None if the port has an intent already."""
     ticket: int | None = await tx.fetchval(INSERT_INTENT, port_id, lives_s)
     return ticket
 
@@ -26,7 +26,7 @@ SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
 
 
 async def list_tickets(tx: Connection, port_ids: Sequence[str]) -> dict[str, int]:
-    """Return the tickets of the ports' open intents: while one is there, nobody else has claimed for its port."""
+    """Return port id -> the ticket of its open intent. While it is there, nobody else has claimed for the port."""
     return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_TICKETS, port_ids)}
 
 
@@ -37,7 +37,7 @@ DELETE FROM network.intent WHERE port_id = $1 AND ticket = $2 RETURNING port_id
 
 
 async def delete_intent(tx: Connection, port_id: str, ticket: int) -> bool:
-    """Whether it was there still; another's of the same port stays."""
+    """Delete the port's intent with this ticket; return whether it was still there. Another of the port stays."""
     return await tx.fetchval(DELETE_INTENT, port_id, ticket) is not None
 
 
@@ -49,7 +49,7 @@ SELECT unnest($1::uuid[]), now() + make_interval(secs => $2)
 
 
 async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float) -> None:
-    """Somebody is about to claim for these ports, which do not exist yet."""
+    """Insert intents to claim for these ports, which do not exist yet."""
     if port_ids:
         await tx.execute(INSERT_INTENTS, port_ids, lives_s)
 
@@ -61,7 +61,7 @@ DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) RETURNING port_id
 
 
 async def delete_intents(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """The same for new ports, which nobody else has an intent for. Returns those whose intent was still there."""
+    """Delete intents of new ports, for which nobody else has one; return the ports whose intent was still there."""
     return {row["port_id"] for row in await tx.fetch(DELETE_INTENTS, port_ids)}
 
 
@@ -72,7 +72,7 @@ SELECT port_id FROM network.intent WHERE expires_at < now() ORDER BY port_id LIM
 
 
 async def list_expired_intents(tx: Connection, limit: int) -> list[str]:
-    """Ports for which somebody was about to claim and then did not come back."""
+    """Return the ports whose intents have expired, by id."""
     return [row["port_id"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)]
 
 
@@ -83,7 +83,7 @@ DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) AND expires_at < now(
 
 
 async def delete_expired_intents(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Those of the intents that are still expired vanish; the ports are locked."""
+    """Delete the intents of these locked ports that are still expired; return their ports."""
     return [row["port_id"] for row in await tx.fetch(DELETE_EXPIRED_INTENTS, port_ids)]
 
 
@@ -96,7 +96,7 @@ SELECT port_id, false FROM network.intent WHERE port_id = ANY($1::uuid[])
 
 
 async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The ports whose claim is still being given back, and those for which somebody is about to claim."""
+    """Return the ports with a release row, and those with an intent."""
     rows = await tx.fetch(LIST_BUSY, port_ids)
     releasing = {row["port_id"] for row in rows if row["releasing"]}
     return releasing, {row["port_id"] for row in rows if not row["releasing"]}
@@ -109,7 +109,7 @@ INSERT INTO network.release (port_id) SELECT unnest($1::uuid[])
 
 
 async def insert_releases(tx: Connection, port_ids: Sequence[str]) -> None:
-    """The ports' claims are to be as their addresses are; the ports are locked or deleted by this transaction."""
+    """Insert release rows: the claims are to be as the addresses are. This transaction locks or deletes the ports."""
     await tx.execute(INSERT_RELEASES, port_ids)
 
 
@@ -125,10 +125,9 @@ RETURNING port_id
 
 
 async def release_hanging(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Record for release what these ports hold in the ledger beyond their addresses; the ports are locked.
+    """Insert release rows for the locked ports, and for ports that do not exist; return those ports.
 
-    One that does not exist needs nothing unless somebody is about to make it; one that a server's build holds, and one
-    that somebody is about to claim for is left alone. Returns the ports concerned.
+    Left out are ports that a server's build holds, and ports with an intent or a release row.
     """
     return [row["port_id"] for row in await tx.fetch(RELEASE_HANGING, port_ids)]
 
@@ -145,7 +144,7 @@ SELECT id, port_id FROM network.release WHERE port_id = ANY($1::uuid[]) ORDER BY
 
 
 async def lock_releases(tx: Connection, port_ids: Sequence[str] | None, limit: int) -> dict[int, str]:
-    """Release rows, id -> port: those of the ports, after whoever has them; or the oldest that nobody has."""
+    """Lock release rows: those of the ports, or the oldest that nobody has locked. Return row id -> port id."""
     if port_ids is None:
         rows = await tx.fetch(LOCK_RELEASES, limit)
     else:
@@ -160,5 +159,5 @@ DELETE FROM network.release WHERE id = ANY($1::bigint[])
 
 
 async def delete_releases(tx: Connection, ids: Sequence[int]) -> None:
-    """The claims are given back."""
+    """Delete release rows whose claims are released."""
     await tx.execute(DELETE_RELEASES, ids)

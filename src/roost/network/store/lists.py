@@ -1,9 +1,8 @@
-"""SQL of lists as clients ask for them: filters, order and pages of networks and what is
-on them, of agents, and of how many addresses networks have.
+"""SQL of lists as clients ask for them: filters, order and pages.
 
-A list's statement is put together of the expressions below, one for each attribute by the name that clients use; what a
-client says is among the arguments only. A page goes on after the position of its marker (keyset paging), so that it
-costs as much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
+A list's statement is composed of the expressions below, one for each attribute by the name that clients use. What a
+client says is only among the arguments. A page begins after the position of its marker (keyset paging). So it costs as
+much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
 their code points.
 """
 
@@ -19,8 +18,8 @@ _SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 class Column(NamedTuple):
     """An attribute as an expression over the row `o`.
 
-    type: PostgreSQL's; text[]: filters match any of the values. order: what rows are ordered by where that is another
-    expression; a text[] without one orders nothing. sparse: its index has no empty texts.
+    type: PostgreSQL's; of a text[], filters match any value. order: the expression by which rows are ordered, if it is
+    another; a text[] without one orders nothing. sparse: its index has no empty texts.
     """
 
     expression: str
@@ -51,7 +50,7 @@ class Column(NamedTuple):
 
     @property
     def sort_keys(self) -> list[str]:
-        """Return the expressions by whose order rows are ordered; nulls are equal where they are compared."""
+        """Return the expressions that order rows by the attribute. A nullable one has two: nulls come first."""
         key = self.order or f"({self.expression})"
         if self.type == "text":
             key += ' COLLATE "C"'
@@ -78,7 +77,7 @@ _OWNED = {**_COMMON, "project_id": Column("o.project_id"), "tenant_id": Column("
 
 
 def _carrier(field: str, collation: str = "") -> Column:
-    """Return what carries a network: its segments, or itself if it has none. Several of them are in no order."""
+    """Return the column of a link's field: of the network's segments, or its own. Several order nothing."""
     links = f"SELECT g.{field} FROM network.segment g WHERE g.network_id = o.id"  # noqa: S608 - names of columns
     return Column(
         f"coalesce(nullif(ARRAY({links}), '{{}}'), ARRAY[o.{field}])::text[]",
@@ -89,10 +88,10 @@ def _carrier(field: str, collation: str = "") -> Column:
 
 
 TABLES: Mapping[ListKind, str] = {"agent": "host", "network_ip_availability": "network"}
-"""Of kinds that are not called as their tables are."""
+"""Kind -> its table, where that has another name."""
 
 KEYS: Mapping[ListKind, str] = {"network_ip_availability": "network_id"}
-"""The attribute that tells rows apart where it is not `id`."""
+"""Kind -> the attribute that identifies a row, where that is not `id`."""
 
 COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     "network": {
@@ -165,7 +164,7 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
         "tenant_id": Column("o.project_id"),
     },
 }
-"""Attributes by the names that clients use. Those that are not here are objects, or lists of objects."""
+"""Attributes by the names that clients use. Objects and lists of objects are left out."""
 
 SORTED: Mapping[ListKind, frozenset[str]] = {
     kind: frozenset(name for name, column in columns.items() if column.type != "text[]" or column.order)
@@ -209,14 +208,14 @@ FILTERS: Mapping[ListKind, Mapping[str, str]] = {
 
 _NETWORKS_OF = "SELECT n.id FROM network.network n WHERE n.project_id = $project"
 SHOWN: Mapping[ListKind, str] = {"port": "o.nic_tag IS NULL"}
-"""What there is for clients at all, where that is not everything."""
+"""Kind -> the condition on rows that clients may see, where not all are."""
 
 VISIBLE: Mapping[ListKind, str] = {
     "network": "(o.project_id = $project OR o.shared OR o.external)",
     "subnet": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF} OR n.shared OR n.external)))",
     "port": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF})))",
 }
-"""What a project may see, unless a policy file lets it see all; everything of other kinds."""
+"""Kind -> the condition on rows that a project sees, unless a policy file shows it all. Other kinds have none."""
 
 
 async def list_rows(tx: Connection, kind: ListKind, query: ListQuery) -> list[ListRow]:
@@ -238,9 +237,9 @@ async def list_rows_with(
 
 
 def compose(kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> tuple[str, list[Any]]:
-    """Return the statement of a page, which is read from its end where the query goes backwards; and its arguments.
+    """Return the statement of a page, and its arguments. A query in reverse reads the page from its end.
 
-    columns: what is read besides, of the row `o`.
+    columns: further columns of the row `o`.
     """
     arguments: list[Any] = []
 

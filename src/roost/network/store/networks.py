@@ -31,7 +31,7 @@ ORDER BY n.id
 
 
 async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> list[Network]:
-    """Return those of the networks that there are, or all, by id."""
+    """Return the networks that exist, or all, by id."""
     return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids)]
 
 
@@ -42,7 +42,7 @@ SELECT id, project_id, shared, external FROM network.network WHERE project_id = 
 
 
 async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOwner]:
-    """Return the networks that a project owns, and those that are there for everybody, by id."""
+    """Return network id -> owner, of the project's own, shared and external networks."""
     rows = await tx.fetch(LIST_REACHABLE, project_id)
     return {row["id"]: NetworkOwner(row["project_id"], row["shared"], row["external"]) for row in rows}
 
@@ -66,12 +66,12 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SH
 
 
 async def keep(tx: Connection, ids: Sequence[str]) -> set[str]:
-    """Keep these networks from being deleted until this transaction ends; return those that there are."""
+    """Keep these networks from being deleted until this transaction ends; return those that exist."""
     return {row["id"] for row in await tx.fetch(KEEP_NETWORKS, ids)}
 
 
 async def keep_networks(tx: Connection, ids: Sequence[str]) -> list[Network]:
-    """Return networks that nobody can delete until this transaction ends."""
+    """Return the networks that exist, and keep them from being deleted until this transaction ends."""
     await keep(tx, ids)
     return await list_networks(tx, ids)
 
@@ -83,13 +83,13 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 
 async def lock_networks(tx: Connection, ids: Sequence[str]) -> dict[str, Network]:
-    """Lock those of the networks that exist, by id; their segments, subnets and ports stay as they are."""
+    """Lock the networks that exist, and return them by id. Their segments, subnets and ports stay as they are."""
     await tx.fetch(LOCK_NETWORKS, ids)
     return {network.id: network for network in await list_networks(tx, ids)}
 
 
 async def lock_network(tx: Connection, network_id: str) -> Network | None:
-    """Lock one network; None when there is none."""
+    """Lock and return one network; None when it does not exist."""
     return (await lock_networks(tx, [network_id])).get(network_id)
 
 
@@ -129,7 +129,7 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY
 
 
 async def hold_networks(tx: Connection, ids: Sequence[str]) -> None:
-    """Lock networks that are to be revised; ports may come and go meanwhile."""
+    """Lock networks before revise_networks. Ports may come and go meanwhile."""
     await tx.fetch(HOLD_NETWORKS, ids)
 
 
@@ -140,7 +140,7 @@ UPDATE network.network SET revision = revision + 1, updated_at = now() WHERE id 
 
 
 async def revise_networks(tx: Connection, ids: Sequence[str]) -> None:
-    """Raise the revisions of locked networks, of which a subnet came, changed or went.
+    """Raise the revisions of locked networks after a subnet of theirs was made, changed or deleted.
 
     Source: Neutron, neutron/db/models_v2.py: Subnet.revises_on_change.
     """
@@ -166,7 +166,7 @@ WHERE network_id = ANY($1::uuid[]) ORDER BY network_id, created_at, id
 
 
 async def list_links(tx: Connection, network_ids: Sequence[str]) -> dict[str, list[Link]]:
-    """Return network id -> what carries its segments, in their order."""
+    """Return network id -> the links of its segments, in their order."""
     links_by_network: dict[str, list[Link]] = {}
     for row in await tx.fetch(LIST_LINKS, network_ids):
         links_by_network.setdefault(row["network_id"], []).append(_link(row))
@@ -184,7 +184,7 @@ ORDER BY id
 async def list_segments(
     tx: Connection, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Segment]:
-    """Return segments, by id: those of the ids, those of the networks; None is any."""
+    """Return the segments with these ids and of these networks, by id. None is any."""
     rows = await tx.fetch(LIST_SEGMENTS, ids, network_ids)
     return [Segment(**{**row, "tags": tuple(row["tags"])}) for row in rows]
 
@@ -206,9 +206,9 @@ FROM network.segment g JOIN unnest($1::text[], $2::text[], $3::integer[]) AS w (
 
 
 async def lock_links(tx: Connection, links: Sequence[Link]) -> list[tuple[Link, str]]:
-    """Return those of the links that segments have, each with its network; no segment comes meanwhile.
+    """Return the links that segments have already, each with its network. No segment is made meanwhile.
 
-    Whoever calls this holds the networks' locks already.
+    The caller has locked the networks.
     """
     await tx.execute(LOCK_LINKS)
     columns = [
@@ -226,7 +226,7 @@ SELECT {_SEGMENT} FROM json_populate_recordset(NULL::network.segment, $1)
 
 
 async def insert_segments(tx: Connection, segments: Sequence[Segment]) -> None:
-    """Insert new segments, at the end of their networks' in the order of their times."""
+    """Insert new segments. By their times they come after those that their networks have."""
     await tx.execute(INSERT_SEGMENTS, msgspec.json.encode(segments).decode())
 
 
@@ -291,7 +291,7 @@ WHERE (network.host.physical_networks, network.host.cell) <> (excluded.physical_
 async def set_hosts(
     tx: Connection, names: Sequence[str], physical_networks: Sequence[str], cells: Sequence[str]
 ) -> None:
-    """Write what the hosts reach, and their cells; physical_networks: for each host, a JSON array of names."""
+    """Write the hosts' cells and physical networks. physical_networks: for each host, a JSON array of names."""
     await tx.execute(SET_HOSTS, names, physical_networks, cells)
 
 

@@ -47,7 +47,7 @@ WHERE server_id = ANY($1::uuid[]) AND lost_port_id IS NOT NULL GROUP BY server_i
 
 
 async def list_lost(tx: Connection, server_ids: Sequence[str]) -> Mapping[str, str]:
-    """Return server id -> a port that its build lost, as long as the compute service does not know."""
+    """Return server id -> a port that its build lost, of notices that the compute service has not received."""
     return {row["server_id"]: row["port_id"] for row in await tx.fetch(LIST_LOST, server_ids)}
 
 
@@ -58,7 +58,7 @@ SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
 
 
 async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Return those of the servers that have a notice."""
+    """Return the servers that have a notice."""
     return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
 
 

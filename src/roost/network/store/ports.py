@@ -33,7 +33,7 @@ SELECT {_PORT} FROM network.port WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO K
 
 
 async def lock_ports(tx: Connection, ids: Sequence[str]) -> dict[str, Port]:
-    """Lock those of the ports that exist; return them with their addresses, by id."""
+    """Lock the ports that exist; return them with their addresses, by id."""
     return await _with_addresses(tx, await tx.fetch(LOCK_PORTS, ids))
 
 
@@ -92,7 +92,7 @@ RETURNING id
 
 
 async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str], origin: PortOrigin) -> set[str]:
-    """Insert ports that Roost makes; return the ids of the new ones. One whose id or MAC address exists is left out."""
+    """Insert ports that Roost makes; return the ids inserted. A port whose id or MAC address exists is left out."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], [port.project_id for port in new], list(macs),
         [port.server_id for port in new], [port.device_owner for port in new], [port.nic_tag for port in new],
@@ -111,10 +111,10 @@ WHERE p.id = r.id AND p.device_id = ''
 
 
 async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Give users' ports to servers' builds; the ports are locked and belong to nobody.
+    """Give users' ports to servers' builds. The ports are locked, and no device has them.
 
-    One that Roost made for another server, and that a client took from it, is the user's own from now on. One that came
-    bound is on no host until the build binds it: so a bound one is a port with which its server came to run.
+    A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
+    unbound until the build binds it. So a reserved port that is bound is one with which its server runs.
     """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],
@@ -139,7 +139,7 @@ RETURNING p.id, p.revision
 
 
 async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
-    """Bind ports to hosts, or unbind them (None); return port id -> revision. An inactive binding there goes."""
+    """Bind ports to hosts, or unbind them (None); return port id -> revision. Inactive bindings there are deleted."""
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
@@ -150,7 +150,7 @@ UPDATE network.port SET revision = revision + 1, updated_at = now() WHERE id = A
 
 
 async def touch(tx: Connection, ids: Sequence[str]) -> None:
-    """Shut out who has read an earlier revision of these locked ports."""
+    """Raise the revisions of these locked ports, which refuses whoever read an earlier one."""
     if ids:
         await tx.execute(TOUCH_PORTS, ids)
 
@@ -176,7 +176,7 @@ WHERE p.id = o.id
 
 
 async def part(tx: Connection, partings: Sequence[Parting]) -> None:
-    """Delete or restore the ports of servers that go; what they lose is unassigned before, what is left is theirs."""
+    """Delete or restore the ports of servers that go. The addresses that they lose are unassigned before."""
     await delete(tx, [item.port_id for item in partings if item.origin is None])
     kept = [(item.port_id, item.origin) for item in partings if item.origin is not None]
     columns = [
@@ -230,7 +230,7 @@ FROM (
 
 
 async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
-    """End the builds' hold on the ports with which servers run; those reserved since are the audit's."""
+    """End the builds' reservations of the bound ports of these servers. The audit ends those of unbound ports."""
     await tx.execute(SETTLE_PORTS, server_ids)
 
 
@@ -246,7 +246,7 @@ RETURNING id
 
 
 async def insert_all(tx: Connection, new: Sequence[Port]) -> set[str]:
-    """Insert users' ports; return the ids of those that are new: a MAC address may be taken in its network."""
+    """Insert users' ports; return the ids inserted. A port whose MAC address its network has already is left out."""
     if not new:
         return set()
     return {row["id"] for row in await tx.fetch(INSERT_PORTS, msgspec.json.encode(new).decode())}
@@ -288,7 +288,7 @@ SELECT DISTINCT project_id FROM network.port WHERE network_id = $1 AND nic_tag I
 
 
 async def list_projects(tx: Connection, network_id: str) -> set[str]:
-    """Return the projects whose ports the network has; those of flat networks are servers'."""
+    """Return the projects that have ports on the network. Hidden ports do not count."""
     return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
 
 

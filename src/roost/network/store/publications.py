@@ -13,7 +13,7 @@ ON CONFLICT (provider_uuid) DO UPDATE SET wanted = p.wanted + 1
 
 
 async def want(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """What the ledger knows of these is not true any more once this transaction is committed."""
+    """Record that these must be published: this transaction makes the ledger's state of them wrong."""
     await tx.execute(WANT, provider_uuids)
 
 
@@ -35,9 +35,9 @@ RETURNING p.provider_uuid, p.wanted
 async def lease(
     tx: Connection, provider_uuids: Sequence[str] | None, *, owner: str, lease_s: float, limit: int
 ) -> dict[str, int]:
-    """Take those of the publications that are due and that nobody has (R10). Returns provider UUID -> state wanted.
+    """Lease due publications that nobody has leased (R10); return provider UUID -> the state wanted.
 
-    The lease runs from this statement, not from the start of the transaction: its owner takes the time before it.
+    The lease runs from this statement, not from the start of the transaction: its owner reads its clock before it.
     """
     rows = await tx.fetch(LEASE, provider_uuids, owner, lease_s, limit)
     return {row["provider_uuid"]: row["wanted"] for row in rows}
@@ -52,7 +52,7 @@ SELECT EXISTS (
 
 
 async def is_leased(tx: Connection, provider_uuids: Sequence[str]) -> bool:
-    """Return whether somebody publishes one of these, whose rows are locked."""
+    """Return whether one of these is leased. Their rows are locked."""
     return bool(await tx.fetchval(IS_LEASED, provider_uuids))
 
 
@@ -63,7 +63,7 @@ SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) ORDER BY p
 
 
 async def lock(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Before several statements about these, each about some of them: whoever wants them locks them by id."""
+    """Lock these by id, before several statements that each change some of them."""
     await tx.execute(LOCK, provider_uuids)
 
 
@@ -84,7 +84,7 @@ UPDATE network.publication SET wanted = wanted + 1 WHERE provider_uuid = ANY($1:
 
 
 async def finish(tx: Connection, wanted: Mapping[str, int], *, owner: str) -> None:
-    """The ledger knows this state of these."""
+    """Record the published state of each, and end the leases. One whose lease was lost is published again."""
     rows = await tx.fetch(FINISH, list(wanted), list(wanted.values()), owner)
     lost = set(wanted) - {row["provider_uuid"] for row in rows}
     await tx.execute(REPEAT, list(lost))
@@ -99,7 +99,7 @@ WHERE p.provider_uuid = mine.provider_uuid
 
 
 async def give_up(tx: Connection, *, owner: str) -> None:
-    """What the owner still has is to be published by whoever comes next."""
+    """End the owner's leases. Whoever comes next publishes those."""
     await tx.execute(GIVE_UP, owner)
 
 
@@ -110,7 +110,7 @@ DELETE FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) AND wanted
 
 
 async def forget(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Nothing stands behind these any more, and the ledger knows it."""
+    """Forget these, where the ledger knows that nothing stands behind them."""
     await tx.execute(FORGET, provider_uuids)
 
 
@@ -122,5 +122,5 @@ WHERE ($1::uuid[] IS NULL OR provider_uuid = ANY($1)) AND wanted > published
 
 
 async def list_due(tx: Connection, provider_uuids: Sequence[str] | None = None) -> set[str]:
-    """Those of the providers, or of all, that the ledger must still be told about."""
+    """Return the providers that must still be published: of these, or of all."""
     return {row["provider_uuid"] for row in await tx.fetch(LIST_DUE, provider_uuids)}

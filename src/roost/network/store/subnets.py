@@ -32,7 +32,7 @@ async def list_subnets(
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
 ) -> list[Subnet]:
-    """Return subnets, by id: those of the ids, of the networks, of the providers; None is any."""
+    """Return the subnets with these ids, of these networks and of these providers, by id. None is any."""
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
@@ -54,7 +54,7 @@ SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last
 
 
 async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = False) -> None:
-    """Insert a subnet; all of its pools are free. spreading: ports that are there are still to get addresses of it."""
+    """Insert a subnet, all of whose pools are free. spreading: ports made before are still to get addresses of it."""
     await tx.execute(INSERT_SUBNET, msgspec.json.encode(subnet).decode(), spreading)
     firsts = [addressing.show(pool.first) for pool in subnet.pools]
     await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
@@ -67,7 +67,7 @@ SELECT id FROM network.subnet WHERE spreading ORDER BY id
 
 
 async def list_spreading(tx: Connection) -> list[Subnet]:
-    """Return subnets of which ports that were there before are still to get addresses."""
+    """Return the subnets that are spreading: ports made before them are still to get addresses of them."""
     ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
     return await list_subnets(tx, ids) if ids else []
 
@@ -79,7 +79,7 @@ UPDATE network.subnet SET spreading = false WHERE id = $1
 
 
 async def finish_spreading(tx: Connection, subnet_id: str) -> None:
-    """Write that all ports have an address of the subnet."""
+    """Write that all ports made before the subnet have an address of it."""
     await tx.execute(FINISH_SPREADING, subnet_id)
 
 
@@ -114,15 +114,15 @@ SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last
 
 
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
-    """Write the locked subnet's pools, and which of its addresses are in them; what is free is the caller's."""
+    """Write the locked subnet's pools, and which of its addresses are in them. The caller writes its free ranges."""
     await tx.execute(DELETE_POOLS, subnet.id)
     firsts = [addressing.show(pool.first) for pool in subnet.pools]
     await tx.execute(INSERT_POOL_ROWS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
     await mark_anew(tx, [subnet.id])
 
 
-# Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which. No
-# claim of a port counts those, those of a flat network, or those that an unknown guest has.
+# Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
+# counts those, those of a flat network, or those that an unknown guest has.
 MISMARKED = f"""
 SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
 FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
@@ -146,7 +146,7 @@ WHERE a.subnet_id = w.subnet_id AND a.address = w.address
 
 
 async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
-    """Write of the addresses of locked subnets which are in the pools, and that none is claimed that may not be."""
+    """Mark the addresses of locked subnets by their pools, and end the claimed mark of those that may not have it."""
     await tx.execute(MARK_ANEW, subnet_ids)
 
 
@@ -167,7 +167,7 @@ LIST_MISMARKED = "-- network.list_mismarked" + MISMARKED
 async def list_mismarked(tx: Connection, subnet_ids: Sequence[str] | None = None) -> list[Mismarked]:
     """Return the addresses of these subnets, or of all, that are not marked as they should be.
 
-    Cost: a look at every address of them.
+    Reads every address of them.
     """
     return [Mismarked(**row) for row in await tx.fetch(LIST_MISMARKED, subnet_ids)]
 
@@ -191,7 +191,7 @@ WHERE a.subnet_id = $1 AND a.address = $2 AND p.device_owner LIKE 'network:%rout
 
 
 async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
-    """Return the port of a router that holds the subnet's gateway address."""
+    """Return the router's port that holds the subnet's gateway address, if any."""
     if subnet.gateway_ip is None:
         return None
     port_id: str | None = await tx.fetchval(FIND_GATEWAY_PORT, subnet.id, subnet.gateway_ip)
@@ -261,7 +261,7 @@ GROUP BY s.provider_uuid, a.subnet_id
 
 
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
-    """Return provider UUID -> subnet id -> what ports hold there, as far as the pools alone do not say it."""
+    """Return provider UUID -> subnet id -> holdings. Subnets where the pools alone say it are left out."""
     holdings: dict[str, dict[str, Holdings]] = {}
     for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
         provider_uuid, subnet_id, *counts = row
@@ -273,7 +273,7 @@ async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = N
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
-    """Return what stands behind these providers, or behind all; those with nothing behind them are left out."""
+    """Return the sources of these providers, or of all. Providers with nothing behind them are left out."""
     rows = await tx.fetch(LIST_SOURCES, provider_uuids)
     subnets: dict[str, tuple[Subnet, ...]] = {}
     for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
@@ -299,7 +299,7 @@ SELECT id, NULL, cell, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND c
 
 
 class Provider(Struct, frozen=True):
-    """Where a provider is, by its physical network or cell, and what people call it: of a pool, its cell."""
+    """A provider with its physical network or cell, and its name for people; of a pool, the name is its cell."""
 
     id: str
     physical_network: str | None
@@ -308,7 +308,7 @@ class Provider(Struct, frozen=True):
 
 
 async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
-    """Return those of the providers that there are, by UUID."""
+    """Return the providers that exist, by UUID."""
     return {row["id"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
 
 

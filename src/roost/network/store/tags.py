@@ -34,7 +34,7 @@ WHERE id = $1
 
 
 async def lock_tags(tx: Connection, kind: Kind, resource_id: str) -> tuple[str, ...] | None:
-    """Lock and return the tags of a resource; None when there is none."""
+    """Lock and return the tags of a resource; None when it does not exist."""
     tags = await tx.fetchval(LOCK_TAGS[kind], resource_id)
     return None if tags is None else tuple(tags)
 

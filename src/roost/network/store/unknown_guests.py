@@ -33,7 +33,7 @@ ORDER BY l.address, s.id
 
 
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
-    """Return address -> its places. pairs: (network id, address); network id None for any network."""
+    """Return address -> its places. pairs: (network id, address); the id is None for any network."""
     places: dict[str, list[Place]] = {}
     rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
     for row in rows:
@@ -128,7 +128,7 @@ RETURNING id
 
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
-    """Insert hidden ports without addresses. Return the ids of those inserted: a MAC address may be another port's."""
+    """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
         [port.server_id for port in new],
