@@ -200,15 +200,17 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
         counts = Counter(subnet.network_id for subnet in subnets)
         by_network = {item.network_id: item for item in subnets if counts[item.network_id] == 1}
         # It was on the network and is on a segment, or the other way round.
-        left = [u for u, n in network_ids.items() if n in by_network and (u == n or not by_network[n].segment_id)]
-        lone = [by_network[network_ids[uuid]] for uuid in left]
+        providers_left = [
+            u for u, n in network_ids.items() if n in by_network and (u == n) == bool(by_network[n].segment_id)
+        ]
+        lone = [by_network[network_ids[uuid]] for uuid in providers_left]
         sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone]) if lone else []
         port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in lone]) if lone else []
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids))) if port_ids else []
     if not moving:
         return False
     states = [_state(source.provider_uuid, source, {}) for source in sources]
-    states += [_state(uuid, None, {}) for uuid in sorted(left)]
+    states += [_state(uuid, None, {}) for uuid in sorted(providers_left)]
     with suppress(_PublishedMeanwhile):
         return await _reshape(networks, states, moving)
     return False
