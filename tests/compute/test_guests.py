@@ -90,7 +90,9 @@ def test_a_guest_that_its_host_cannot_change_ends_what_was_asked(
     desired: str, stage: Stage | None, moving: bool, unchanged: bool, kept: bool
 ) -> None:
     said = GuestReport(server_id=SERVER, host="h1", attempt=2, state="unchanged", message="no", desired="stopped")
-    works = [] if stage is None else [WorkState(server_id=SERVER, stage=stage, attempt=2, moving=moving)]
+    works = (
+        [] if stage is None else [WorkState(server_id=SERVER, stage=stage, attempt=2, deleting=False, moving=moving)]
+    )
     outcome = decide_reports(
         [said],
         agent_id=AGENT.id,

@@ -51,7 +51,7 @@ SERVER = Server(
     status="ACTIVE", task_state=None, host="h1", host_down=False, fault=None, created_at=NOW, updated_at=NOW,
     launched_at=NOW, vm_state="active", tags=("red",), hostname="web",
 )  # fmt: skip
-BUILD = Marks(server_id=ID, stage=Stage.CREATE_PORTS)
+BUILD = Marks(server_id=ID, stage=Stage.CREATE_PORTS, deleting=False)
 ENDED = ("start", "end")
 
 

@@ -41,7 +41,7 @@ def said(state: Any, *, sequence: int = 8, resume: bool = False, **fields: Any) 
 
 
 def work(stage: Stage, *, moving: bool = False) -> WorkState:
-    return WorkState(server_id=SERVER, stage=stage, attempt=1, moving=moving)
+    return WorkState(server_id=SERVER, stage=stage, attempt=1, deleting=False, moving=moving)
 
 
 # What is desired, and was reported -> what the guest is -> what that means while nothing is done to the server, or
