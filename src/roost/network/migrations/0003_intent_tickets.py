@@ -7,5 +7,5 @@ down_revision = "network_0002"
 
 
 def upgrade() -> None:
-    """Replace the revision by a ticket: two requests of one port had the same revision."""
+    """The revision of the port was never read: two requests of one port saw the same."""
     op.execute("ALTER TABLE network.intent DROP COLUMN revision, ADD COLUMN ticket bigint GENERATED ALWAYS AS IDENTITY")

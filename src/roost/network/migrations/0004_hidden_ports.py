@@ -1,6 +1,6 @@
 """Servers' addresses of flat networks are on ports that no client sees. After: an older conductor knows the old table.
 
-Assigned addresses count as settled, since the old table does not know their builds. A server that is being built
+What was assigned counts as settled, for whose build it was this schema does not know: a server that is being built
 meanwhile keeps its address, in its cell, whatever becomes of its launches.
 """
 

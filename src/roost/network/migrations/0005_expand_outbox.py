@@ -38,6 +38,6 @@ CREATE TABLE network.outbox_destination (
 
 
 def upgrade() -> None:
-    """Create the table, without rows."""
+    """Nothing waits."""
     for statement in statements(SQL):
         op.execute(statement)

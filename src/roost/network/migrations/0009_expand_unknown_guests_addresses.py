@@ -23,6 +23,6 @@ CREATE INDEX listed_address_port ON network.listed_address (port_id);
 
 
 def upgrade() -> None:
-    """Create the table; the next look at each host fills it."""
+    """Nobody has listed anything until the next look at each host."""
     for statement in statements(SQL):
         op.execute(statement)
