@@ -210,8 +210,20 @@ class Storm:
                 server["OS-EXT-STS:task_state"] is None and server["status"] != "VERIFY_RESIZE" for server in servers
             )
 
+        async def cabled() -> bool:
+            """Return whether the last start of each agent was heard, with what its hosts reach."""
+            database = await Database.open(self.made.dsn, size=1)
+            try:
+                async with database.connection() as connection:
+                    rows = await connection.fetch("SELECT name, physical_networks FROM network.host")
+            finally:
+                await database.close()
+            reached = {row["name"]: set(row["physical_networks"]) for row in rows}
+            return all(reached[host] == set(CABLES[state]) for state, hosts in AGENTS.items() for host in hosts)
+
         for state in AGENTS:
             await self._force_down(state, False)
+        await until(cabled, timeout_s=SETTLE_S, what="hosts are not cabled as before")
         try:
             await until(calm, timeout_s=SETTLE_S)
         except AssertionError:
