@@ -20,7 +20,7 @@ from roost.network.service.reconciler import reconcile_once
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.drift import Repairs
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.errors import Conflict, DatabaseUnavailable
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS, ClaimGroup
 
@@ -185,6 +185,28 @@ async def test_a_claim_that_is_made_beside_a_ports_addresses_stays_when_its_segm
         await publication_rows.want(tx, [rack1.id])
     assert await capacity.publish(cloud.networks, [rack1.id]) == {rack1.id}
     assert (await cloud.networks.placement.get_consumers([held.id]))[held.id].allocations == both
+
+
+async def test_a_provider_that_the_ledger_refuses_keeps_no_claim_of_another(cloud: Cloud) -> None:
+    """Claims on it wait until the ledger has been told; the reconciler gives the others back, and goes on."""
+    refused, other = await cloud.plain("10.0.0.0/24"), await cloud.plain("10.1.0.0/24")
+    held, free = (
+        await port(cloud, refused, 10),
+        await ports.create_port(cloud.networks, PortRequest(network_id=other.id, project_id=PROJECT)),
+    )
+    async with cloud.networks.database.transaction() as tx:
+        await publication_rows.want(tx, [refused.id])
+        await tx.execute("INSERT INTO network.release (port_id) VALUES ($1), ($2)", held.id, free.id)
+        await tx.execute("DELETE FROM network.address")
+        await tx.execute("DELETE FROM network.port")
+
+    async def refuses(states: Any) -> None:
+        raise Conflict(f"{len(states)} names are taken")
+
+    cloud.networks.placement.ensure_providers = refuses
+    await reconcile_once(cloud.networks)
+    consumers = await cloud.networks.placement.get_consumers([held.id, free.id])
+    assert consumers.keys() == {held.id}
 
 
 async def test_a_claim_on_its_way_back_from_a_provider_that_goes_is_given_back(cloud: Cloud) -> None:

@@ -245,9 +245,11 @@ async def fit_providers(elsewhere: Elsewhere, states: Sequence[ProviderState]) -
                 return
             if usages.resource_provider_generation != present.resource_provider_generation:
                 raise _Changed
-            if fits(usages.usages, inventories):
+            try:
+                if not fits(usages.usages, inventories):
+                    raise InventoryInUse
                 await _put_inventories(elsewhere, uuid, present, inventories)
-            else:
+            except InventoryInUse:
                 unfit.append(uuid)
 
         await _until_unchanged(elsewhere, uuid, write)

@@ -67,18 +67,20 @@ def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
     """Trim the claims of the ports that have release rows; return how many ports. port_ids: None is the oldest rows.
 
-    Raises PublicationPending while the ledger cannot be told of their providers.
+    Raises PublicationPending, Conflict while the ledger cannot be told of some providers; other claims are trimmed.
     """
     stayed: set[str] = set()
+    released = 0
     while True:
         count, providers_due = await _work_off(networks, port_ids, stayed)
+        released += count
         if not providers_due:
-            return count
+            return released
         stayed |= await capacity.publish(networks, providers_due)
 
 
 async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: Set[str]) -> tuple[int, list[str]]:
-    """Return how many ports, and no providers; or none, and the providers that the ledger must be told of first.
+    """Return how many ports, and the providers that the ledger must be told of before it trims claims on them.
 
     stayed: providers that are to be deleted and have no addresses, but are in use.
 
@@ -93,12 +95,12 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         named = sorted(set(rows.values()))
         consumers = await networks.placement.get_consumers(named)
         providers = {uuid for consumer in consumers.values() for uuid in consumer.allocations}
-        if providers_due := await publications.list_due(tx, sorted(providers - stayed)):  # R38
-            return 0, sorted(providers_due)
+        providers_due = await publications.list_due(tx, sorted(providers - stayed))  # R38
+        waiting = {uuid for uuid, consumer in consumers.items() if providers_due & consumer.allocations.keys()}
         locked = await ports.lock_ports(tx, named)
         _, claiming = await claims.list_busy(tx, sorted(locked))
         # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
-        kept = claiming | {port.id for port in locked.values() if port.reserved_from is not None}
+        kept = claiming | waiting | {port.id for port in locked.values() if port.reserved_from is not None}
         releasing = [
             (consumer, claim_of(_addresses(locked, uuid))) for uuid, consumer in consumers.items() if uuid not in kept
         ]
@@ -107,8 +109,9 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         await networks.placement.release(sorted(generations), generations=generations)
         beaten = await _trim(networks, [(consumer, claim) for consumer, claim in releasing if claim])
         crash_point("reconcile.after-release")
-        await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in beaten])
-    return len(named) - len(beaten), []
+        rows_left = beaten | waiting
+        await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in rows_left])
+    return len(named) - len(rows_left), sorted(providers_due)
 
 
 def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
