@@ -106,7 +106,7 @@ async def statuses(client: CloudClient) -> dict[str, str]:
 
 
 async def start_agent(cloud: Cluster, database: Database, name: str, token: str) -> Path:
-    """An agent of one host, to which servers can go; returns the file of its token."""
+    """Start an agent of one host, the only one to which servers go from now on; returns the file of its token."""
     file = cloud.directory / f"{name}.token"
     file.write_text(f"{token}\n")
     cloud.agent("--host", name, "--token-file", str(file), state=f"agent-{name}", wait=False)
@@ -117,7 +117,11 @@ async def start_agent(cloud: Cluster, database: Database, name: str, token: str)
 
     await until(published)
     async with CloudClient.connect(cloud.url, Access(token="admin")) as client:
-        await client.call("PUT", "/compute/v2.1/os-services/enable", {"host": name, "binary": "nova-compute"})
+        services = (await client.call("GET", "/compute/v2.1/os-services?binary=nova-compute"))["services"]
+        for host_name in (service["host"] for service in services):
+            word = "enable" if host_name == name else "disable"
+            body = {"host": host_name, "binary": "nova-compute"}
+            await client.call("PUT", f"/compute/v2.1/os-services/{word}", body)
     return file
 
 
@@ -263,7 +267,6 @@ async def test_a_revoked_agent_serves_no_more_and_its_guests_run_on_until_it_has
 ) -> None:
     made, token = await create_agent_token(database, hosts=["run-h1"], name="")
     file = await start_agent(cloud, database, "run-h1", token)
-    await client.call("PUT", "/compute/v2.1/os-services/disable", {"host": "boot-h1", "binary": "nova-compute"})
 
     async def active(name: str) -> bool:
         return (await statuses(client))[name] == "ACTIVE"
