@@ -10,6 +10,7 @@ from roost.compute.rules.patterns import read_search
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.store.servers import LOCK_PATTERNS, PATTERN_SPACE
 
 
 @pytest.fixture
@@ -71,3 +72,18 @@ async def test_a_list_by_a_pattern_that_takes_too_long_is_ended(
         )
         assert await holder.fetchval(waiting) == 0
     await holder.close()
+
+
+async def test_a_project_looks_by_patterns_once_at_a_time(
+    cloud: Compute, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PATTERN_S", 0.5)
+    searching = await asyncpg.connect(dsn)
+    async with searching.transaction():
+        await searching.execute(LOCK_PATTERNS, PATTERN_SPACE, "theirs")
+        with pytest.raises(FilterInvalid, match="a project looks by patterns once at a time"):
+            await service.list_servers(cloud, ServerFilter(name="^w", project_id="theirs"))
+        assert await service.list_servers(cloud, ServerFilter(name="w", project_id="theirs")) == []
+        assert await service.list_servers(cloud, ServerFilter(name="^w", project_id="mine")) == []
+    assert await service.list_servers(cloud, ServerFilter(name="^w", project_id="theirs")) == []
+    await searching.close()

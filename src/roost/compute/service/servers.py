@@ -1,6 +1,8 @@
 """Servers: asked for, listed, shown, deleted. What becomes of them in between is the conductor's."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import asyncpg
 from msgspec.structs import replace
@@ -285,21 +287,20 @@ async def list_servers(
 async def _list_in_time(
     tx: Connection, search: Search, after: int | None, *, limit: int, descending: bool
 ) -> list[Server]:
+    """Return the page; one project looks by patterns once at a time, or it would have every core of the database."""
+    read = partial(
+        store.list_servers, tx, search.only,
+        by_patterns=search.by_patterns, after_sequence=after, limit=limit, descending=descending,
+    )  # fmt: skip
+    if not search.by_patterns:
+        return await read()
     try:
-        return await store.list_servers(
-            tx,
-            search.only,
-            by_patterns=search.by_patterns,
-            after_sequence=after,
-            limit=limit,
-            descending=descending,
-            timeout_s=PATTERN_S if search.by_patterns else None,
-        )
+        async with asyncio.timeout(PATTERN_S):
+            await store.lock_patterns(tx, search.only.project_id or "")
+            return await read()
     except TimeoutError as error:
-        if not search.by_patterns:
-            raise
         text = f"{search.texts}: no answer within {PATTERN_S:g} s: expected a plainer pattern, or plain text"
-        raise FilterInvalid(text) from error
+        raise FilterInvalid(f"{text}; a project looks by patterns once at a time") from error
 
 
 async def delete_server(

@@ -189,17 +189,27 @@ async def list_servers(
     after_sequence: int | None,
     limit: int,
     descending: bool,
-    timeout_s: float | None,
 ) -> list[Server]:
     """Return a page in the order of creation.
 
-    by_patterns: name, ip and ip6 are regular expressions; else they are as LIKE has them. Raises TimeoutError,
-    asyncpg's InvalidRegularExpressionError.
+    by_patterns: name, ip and ip6 are regular expressions; else they are as LIKE has them. Raises asyncpg's
+    InvalidRegularExpressionError.
     """
     beyond, order = ("<", "DESC") if descending else (">", "ASC")
     statement = LIST_SERVERS.format(matches="~" if by_patterns else "LIKE", beyond=beyond, order=order)
-    rows = await tx.fetch(statement, *astuple(only), after_sequence, limit, timeout=timeout_s)
+    rows = await tx.fetch(statement, *astuple(only), after_sequence, limit)
     return await in_turns(_server, rows)
+
+
+LOCK_PATTERNS = """-- compute.lock_patterns
+SELECT pg_advisory_xact_lock($1, hashtext($2))"""
+PATTERN_SPACE = 0x524F5350
+"""The first key of the locks of projects that look by patterns."""
+
+
+async def lock_patterns(tx: Connection, project_id: str) -> None:
+    """Wait until no other transaction looks by patterns for the project; "" for who looks at all projects' servers."""
+    await tx.execute(LOCK_PATTERNS, PATTERN_SPACE, project_id)
 
 
 FIND_SEQUENCE = """-- compute.find_sequence
