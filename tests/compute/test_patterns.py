@@ -1,5 +1,8 @@
 """Texts and patterns in the filters of a list, and what happens where they take too long."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import asyncpg
 import pytest
 from tests.compute.test_servers import boot
@@ -11,6 +14,17 @@ from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.store.servers import LOCK_PATTERNS, PATTERN_SPACE
+
+
+@asynccontextmanager
+async def holder(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """A transaction beside those of the service; its locks end with the block."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
 
 
 @pytest.fixture
@@ -62,28 +76,22 @@ async def test_a_list_by_a_pattern_that_takes_too_long_is_ended(
 ) -> None:
     monkeypatch.setattr(service, "PATTERN_S", 0.1)
     await service.list_servers(cloud, ServerFilter(name="^w"))  # its statement is prepared
-    holder = await asyncpg.connect(dsn)
-    async with holder.transaction():
-        await holder.execute("LOCK compute.server")
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with holder(dsn) as holding:
+        await holding.execute("LOCK compute.server")
         with pytest.raises(FilterInvalid, match=r"name=\^w: no answer within 0.1 s"):
             await service.list_servers(cloud, ServerFilter(name="^w"))
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        assert await holder.fetchval(waiting) == 0
-    await holder.close()
+        assert await holding.fetchval(waiting) == 0
 
 
 async def test_a_project_looks_by_patterns_once_at_a_time(
     cloud: Compute, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "PATTERN_S", 0.5)
-    searching = await asyncpg.connect(dsn)
-    async with searching.transaction():
+    async with holder(dsn) as searching:
         await searching.execute(LOCK_PATTERNS, PATTERN_SPACE, "theirs")
         with pytest.raises(FilterInvalid, match="a project looks by patterns once at a time"):
             await service.list_servers(cloud, ServerFilter(name="^w", project_id="theirs"))
         assert await service.list_servers(cloud, ServerFilter(name="w", project_id="theirs")) == []
         assert await service.list_servers(cloud, ServerFilter(name="^w", project_id="mine")) == []
     assert await service.list_servers(cloud, ServerFilter(name="^w", project_id="theirs")) == []
-    await searching.close()
