@@ -284,16 +284,7 @@ CREATE TABLE compute.work (
     -- Of the server: projects have their turns. In the order of bytes, as a conductor compares them.
     project_id text COLLATE "C" NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
--- For the release before, which leases the oldest rows whosoever they are.
-CREATE INDEX work_run_at ON compute.work (run_at);
 CREATE INDEX work_turn ON compute.work (project_id, run_at);
--- The release before does not write project_id.
-CREATE FUNCTION compute.note_project() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.project_id := coalesce((SELECT project_id FROM compute.server WHERE id = NEW.server_id), ''); RETURN NEW; END
-$$;
-CREATE TRIGGER work_of_before BEFORE INSERT ON compute.work FOR EACH ROW
-    WHEN (NEW.project_id = '') EXECUTE FUNCTION compute.note_project();
 
 -- What a host should run and what it says it runs; an agent is asked for the rows where the two differ.
 CREATE TABLE compute.guest (
