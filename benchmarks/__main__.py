@@ -30,6 +30,7 @@ MODULES: Mapping[Kind, str] = {
         Kind.POLL_FLEET: "polls",
         Kind.PORT_CREATE: "ports",
         Kind.PORT_LIST: "ports",
+        Kind.PORT_READDRESS: "ports",
         Kind.PUT: "puts",
         Kind.MIRROR: "mirror",
     },

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     BIND = "claim and bind ports, in sets"
     FILL = "last thousand addresses over first thousand"
     PORT_CREATE = "POST ports, eight clients"
+    PORT_READDRESS = "PUT ports with another address, eight clients"
     PORT_LIST = "GET ports of one device"
     PUT = "PUT /allocations, eight clients"
     POLL = "CPU for an idle agent's poll"
@@ -130,6 +131,9 @@ ROWS = (
     Row(name="ports-small", kind=Kind.PORT_CREATE, hosts=0, segments=1, amount=30, unit="ports/s", rounds=1,
         small=True),
     Row(name="ports-2000", kind=Kind.PORT_CREATE, hosts=0, segments=1, amount=2000, unit="ports/s", floor=300),
+    Row(name="readdress-small", kind=Kind.PORT_READDRESS, hosts=0, segments=1, held=30, amount=30, unit="ports/s",
+        rounds=1, small=True),
+    Row(name="readdress-2000", kind=Kind.PORT_READDRESS, hosts=0, segments=1, held=2000, amount=2000, unit="ports/s"),
     Row(name="device-small", kind=Kind.PORT_LIST, hosts=0, segments=1, held=30, amount=5, unit="ms", rounds=1,
         small=True),
     Row(name="device-10000", kind=Kind.PORT_LIST, hosts=0, segments=1, held=10000, amount=200, unit="ms", ceiling=10,
