@@ -4,7 +4,7 @@ from alembic import op
 
 from roost.platform.migrate import statements
 
-revision = "compute_0027"
+revision = "compute_0028"
 down_revision = "compute_0021"
 
 SQL = """
