@@ -136,6 +136,21 @@ class Module:
                 found += ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
         return found
 
+    @cached_property
+    def uses(self) -> list[tuple[str, int]]:
+        """(what is named by way of an imported module: the module and the name in it, line)."""
+        alias_of = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in self.nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        return [
+            (f"{alias_of[node.value.id]}.{node.attr}", node.lineno)
+            for node in self.nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in alias_of
+        ]
+
 
 House = Sequence[Module]
 Breach = tuple[Module, int, str]
@@ -228,18 +243,7 @@ def structs_of_two_rooms_are_in_the_model(house: House) -> Iterator[Breach]:
         if isinstance(node, ast.ClassDef)
     }
     for module in house:
-        alias_of = {
-            alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in module.nodes
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        attributes = [
-            (f"{alias_of[node.value.id]}.{node.attr}", node.lineno)
-            for node in module.nodes
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in alias_of
-        ]
-        for name, line in [*module.imports, *attributes]:
+        for name, line in [*module.imports, *module.uses]:
             owner = structs.get(name)
             if owner and owner.room != module.room and "store" in (owner.room, module.room):
                 yield module, line, f"{name} is used by two rooms: it belongs in the model of {owner.wing}"
@@ -308,6 +312,43 @@ def only_the_wiring_knows_old_agents(house: House) -> Iterator[Breach]:
         for imported, line in module.imports if not is_of_them and module.path not in KNOW_OLD_AGENTS else ():
             if imported.startswith("roost.") and OLD_AGENTS in imported.split("."):
                 yield module, line, f"only what wires old agents imports {imported}"
+
+
+WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) network\.(\w+)(?! a SET assigned_for = NULL)\b")
+"""A write of a table; which build an address was assigned for is the port's, and changed with it."""
+WRITERS = {"address": "addresses", "free_range": "addresses", "intent": "claims"}
+"""Table of the network schema -> the one file of network/service that writes it."""
+
+
+def one_file_writes_addresses_and_one_intents(house: House) -> Iterator[Breach]:
+    writers: dict[str, str] = {}
+    for module in (module for module in house if module.wing == "network" and module.room == "store"):
+        tables = {
+            name.id: table
+            for node in module.tree.body
+            if isinstance(node, ast.Assign)
+            for name in node.targets
+            if isinstance(name, ast.Name)
+            for table in WRITES.findall(ast.unparse(node.value))
+            if table in WRITERS
+        }
+        for function in (node for node in module.tree.body if isinstance(node, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and node.id in tables:
+                    writers[f"{module.name}.{function.name}"] = WRITERS[tables[node.id]]
+    for module in (module for module in house if module.wing == "network"):
+        for name, line in module.imports + module.uses if module.room != "store" else ():
+            if name in writers and module.path != f"network/service/{writers[name]}.py":
+                yield module, line, f"only network/service/{writers[name]}.py calls {name}"
+
+
+def only_capacity_changes_providers(house: House) -> Iterator[Breach]:
+    """The audit reads them with `get_providers`. Claims alone change no provider."""
+    changes = {"ensure_providers", "fit_providers", "reshape", "delete_providers", "set_placement_aggregates"}
+    for module in house:
+        for node in module.nodes if module.wing == "network" and module.path != "network/service/capacity.py" else ():
+            if isinstance(node, ast.Attribute) and node.attr in changes:
+                yield module, node.lineno, f"only network/service/capacity.py calls {node.attr}"
 
 
 def platform_names_no_wing(house: House) -> Iterator[Breach]:
@@ -397,6 +438,8 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     transactions_belong_to_services,
     wings_import_what_they_may,
     only_the_wiring_knows_old_agents,
+    one_file_writes_addresses_and_one_intents,
+    only_capacity_changes_providers,
     platform_names_no_wing,
     seams_are_small_and_name_their_remote_calls,
     imports_make_no_circle,
@@ -499,6 +542,27 @@ PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Re
             rooms_import_what_they_may,
             {"compute/old_agents/rules/a.py": "from roost.compute.old_agents.store import b\n"},
             "a rule file may not",
+        ),
+        (
+            one_file_writes_addresses_and_one_intents,
+            {
+                "network/store/a.py": 'A = """\n-- network.a\nDELETE FROM network.address"""\nasync def a(): b(A)\n',
+                "network/service/b.py": "from roost.network.store import a as rows\nx = rows.a\n",
+            },
+            "only network/service/addresses.py calls roost.network.store.a.a",
+        ),
+        (
+            one_file_writes_addresses_and_one_intents,
+            {
+                "network/store/a.py": "A = f'WITH b AS (SELECT) INSERT INTO network.intent {x}'\nasync def a(): b(A)\n",
+                "network/service/addresses.py": "from roost.network.store.a import a\n",
+            },
+            "only network/service/claims.py calls roost.network.store.a.a",
+        ),
+        (
+            only_capacity_changes_providers,
+            {"network/service/a.py": "x = networks.placement.reshape([], [])\n"},
+            "only network/service/capacity.py calls reshape",
         ),
         (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),

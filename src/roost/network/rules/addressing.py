@@ -111,6 +111,11 @@ def difference(before: FreeRanges, after: FreeRanges) -> FreeChange:
     return FreeChange(only_in(before, after), only_in(after, before))
 
 
+def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
+    """Return the free ranges of the pools when these addresses are held: joined and in order."""
+    return subtract(pools, (AddressRange(address, address) for address in held))
+
+
 def count(ranges: Iterable[AddressRange]) -> int:
     """Return how many addresses the ranges have; none of them overlap."""
     return sum(item.last - item.first + 1 for item in ranges)
@@ -130,6 +135,16 @@ def parse(text: str) -> int:
     if address in UNUSED or address.scope_id is not None:
         raise InvalidInput(f"'{text}' is not an address that a port can have.")
     return int(address)
+
+
+def parse_range(first: str, last: str) -> AddressRange:
+    """Return the range of addresses from the first to the last. Raises InvalidInput."""
+    return AddressRange(parse(first), parse(last))
+
+
+def parse_ranges(firsts: Iterable[str], lasts: Iterable[str]) -> tuple[AddressRange, ...]:
+    """Return the ranges between each first address and the last one beside it. Raises InvalidInput."""
+    return tuple(map(parse_range, firsts, lasts))
 
 
 def show(address: int) -> str:
@@ -227,7 +242,7 @@ def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]])
     if len(pools) > POOLS_MAX:
         raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
     hosts = host_range(cidr)
-    checked = sorted(AddressRange(parse(first), parse(last)) for first, last in pools)
+    checked = sorted(parse_range(first, last) for first, last in pools)
     for item in checked:
         text = f"{show(item.first)}-{show(item.last)}"
         if item.first > item.last:
@@ -276,9 +291,7 @@ def _hand_out(
         if demand.address is not None:
             answers[index] = _give_named(demand, demand.address, free_joined, named)
     stacks = {
-        subnet_id: _from_start(
-            subtract(ranges, [AddressRange(address, address) for address in named[subnet_id]]), starts.get(subnet_id)
-        )[::-1]
+        subnet_id: _from_start(free_of(ranges, named[subnet_id]), starts.get(subnet_id))[::-1]
         for subnet_id, ranges in free_joined.items()
     }
     for index, demand in enumerate(demands):

@@ -39,7 +39,8 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
             building = building or len(ports) < len(wanting)
             if not await address_rows.lock_subnets(tx, [subnet.id]):
                 return count  # it was deleted meanwhile
-            addresses_given = await addresses.give_automatic(tx, ports, [subnet])
+            automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
+            addresses_given = await addresses.give_automatic(tx, automatic)
             got = {item.port_id for item in addresses_given}
             await port_rows.touch(tx, sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
@@ -66,13 +67,14 @@ async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> Non
         return
     gone = [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
     await addresses.take_back(tx, gone)
-    await addresses.give_automatic(tx, [port], behind)
+    await addresses.give_automatic(tx, uses.automatic(port, behind))
 
 
 async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
-    """Delete all addresses of a locked subnet that is about to be deleted. Return the servers to be told.
+    """Delete all addresses of a subnet that was deleted in this transaction. Return the servers to be told.
 
-    ports: all ports with addresses in it, locked. A port that a build holds keeps its revision, so the build goes on.
+    ports: all that have addresses in it, locked before. A port that a build holds keeps its revision, so the build
+    goes on.
     Raises SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
     """
     losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
@@ -83,7 +85,7 @@ async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[st
             + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
         )
     gone = [(item.subnet_id, item.address) for port in losing for item in port.addresses if item.subnet_id == subnet.id]
-    await address_rows.delete(tx, gone)
+    await addresses.take_back(tx, gone)
     await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)
 

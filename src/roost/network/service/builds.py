@@ -254,16 +254,11 @@ async def _assign(
     addresses_given = [item for item in handed_out if item is not None]
     got = {item.port_id for item in addresses_given} | {item.port_id for item in assigning.values() if not item.demands}
     automatic = [item for port_id in got for item in assigning[port_id].automatic]
-    if not automatic:
-        by_port: dict[str, list[int]] = {}
-        for item in addresses_given:
-            by_port.setdefault(item.port_id, []).append(item.address)
-        return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
-    await address_rows.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
-    shown: dict[str, tuple[str, ...]] = dict.fromkeys(got, ())
-    for address in await address_rows.list_of_ports(tx, list(got)):
-        shown[address.port_id] = (*shown[address.port_id], address.address)
-    return shown
+    addresses_given += await addresses.give_automatic(tx, automatic, server_by_port)
+    by_port: dict[str, list[int]] = {port_id: [] for port_id in got}
+    for item in addresses_given:
+        by_port[item.port_id].append(item.address)
+    return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
 
 
 def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:

@@ -26,7 +26,7 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.seams.compute import HostAggregateState
-from roost.seams.placement import ConsumerClaim, ProviderState, Refused, Rule
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState, Refused, Rule
 
 BATCH_MAX = 500
 LEASE_SHARE = 0.8
@@ -186,6 +186,17 @@ async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: 
     if isinstance(answer, Refused) and any(item.rule is Rule.CONSUMER_GENERATION for item in answer.shortfalls):
         raise _PublishedMeanwhile
     return not isinstance(answer, Refused)
+
+
+async def claim_with_capacity(
+    networks: Networks, sources: Sequence[ProviderSource], claims: Sequence[ConsumerClaim]
+) -> Claimed | Refused:
+    """Make these claims together, in one step with what is capacity of the sources from now on."""
+    states = [state for state in map(capacity.provider_state, sources) if state is not None]
+    if states:
+        return await networks.placement.reshape(states, claims)
+    (answer,) = await networks.placement.claim([ClaimGroup(tuple(claims))])
+    return answer
 
 
 async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:

@@ -19,15 +19,15 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Host
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortRequest
-from roost.network.rules import flat, quotas, requests
+from roost.network.rules import flat, quotas, requests, uses
 from roost.network.rules.requests import NetworkState, Placing
-from roost.network.service import Networks, addresses, notices, releases
+from roost.network.service import Networks, addresses, claims, notices, releases
 from roost.network.service import quotas as quota_service
-from roost.network.service.addresses import Want
+from roost.network.service.claims import Intents, Want
 from roost.network.service.macs import canonical_mac, new_mac
 from roost.network.service.notifications import telling
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims
+from roost.network.store import claims as claim_rows
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.platform.batches import Batches
@@ -72,16 +72,16 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
     makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
-    async with _taking_back(networks, makings):
-        ports_written = await _plan(networks, makings)
+    async with _taking_back(networks, makings), Intents(networks) as intents:
+        ports_written = await _plan(networks, makings, intents)
         claiming = [making for making in makings if making.placings and making.error is None]
         if claiming:
-            await _claim(networks, claiming)
-            ports_written |= await _write(networks, [making for making in claiming if making.placing is not None])
+            await _claim(networks, claiming, intents)
+            claimed = [making for making in claiming if making.placing is not None]
+            ports_written |= await _write(networks, claimed, intents)
             crash_point("port.after-assign")
-            for making in claiming:
-                if making.placing is not None and making.error is not None:
-                    await releases.abandon(networks, making.port_id)
+            refused = [making.port_id for making in claimed if making.error is not None]
+            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in refused})
         await notices.tell_now(networks, notices.servers_of(ports_written.values()))
     return [making.error or ports_written[making.port_id] for making in makings]
 
@@ -92,14 +92,14 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
     Raises the first port's error, of those that ports.create_port raises.
     """
     makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
-    async with _taking_back(networks, makings):
-        ports_written = await _plan(networks, makings, whole=True)
+    async with _taking_back(networks, makings), Intents(networks) as intents:
+        ports_written = await _plan(networks, makings, intents, whole=True)
         error = _find_error(makings)
         claiming = [making for making in makings if making.placings]
         if claiming and error is None:
-            await _claim(networks, claiming)
+            await _claim(networks, claiming, intents)
             _raise_first_error(makings)
-            ports_written = await _write(networks, makings, whole=True)
+            ports_written = await _write(networks, makings, intents, whole=True)
             crash_point("port.after-assign")
         await notices.tell_now(networks, notices.servers_of(ports_written.values()))
     if error is not None:
@@ -113,32 +113,25 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
     async with telling(networks, tx, ids):
         await addresses.take_back(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
         await port_rows.delete(tx, ids)
-    await claims.insert_releases(tx, ids)
+    await claim_rows.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
 
 
 @asynccontextmanager
 async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
-    """Take the ports back if the block fails or is cancelled."""
+    """Delete the ports that were written, if the block fails or is cancelled. Their intents see to their claims."""
     try:
         yield
     except BaseException:
-        await _take_back(networks, [making.port_id for making in makings])
+        try:
+            async with networks.database.transaction() as tx:
+                ports_locked = await port_rows.lock_ports(tx, sorted(making.port_id for making in makings))
+                servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
+            await notices.tell_now(networks, servers)
+            await releases.work_off_now(networks, list(ports_locked))
+        except RoostError as error:
+            log.warning("deleting the ports of a failed request failed", reason=str(error))
         raise
-
-
-async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
-    """Delete the ports, their intents and their claims, as far as they came. Without the database, intents expire."""
-    try:
-        async with networks.database.transaction() as tx:
-            ports_locked = await port_rows.lock_ports(tx, sorted(port_ids))
-            await claims.delete_intents(tx, port_ids)
-            servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
-            hanging = await claims.release_hanging(tx, port_ids)
-        await notices.tell_now(networks, servers)
-        await releases.work_off_now(networks, [*ports_locked, *hanging])
-    except RoostError as error:
-        log.warning("releasing the claims of a failed request failed; the reconciler retries", reason=str(error))
 
 
 def _canonical(request: PortRequest) -> PortRequest:
@@ -158,7 +151,9 @@ def _raise_first_error(makings: Sequence[_Making]) -> None:
         raise error
 
 
-async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+async def _plan(
+    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool = False
+) -> dict[str, Port]:
     """Decide which addresses each port may get; open intents for ports that need some, and make the others now.
 
     Return the ports that were made, by id. whole: one refusal writes nothing, and no port is made before all can be.
@@ -183,7 +178,7 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
             return {}
         going = [making for making in makings if making.error is None]
         claiming = [making.port_id for making in going if making.placings]
-        await claims.insert_intents(tx, claiming, networks.settings.intent_s)
+        await intents.open(tx, claiming)
         if whole and claiming:
             return {}
         making_now = [making for making in going if not making.placings]
@@ -218,10 +213,10 @@ async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Ma
             making.error = OverQuota(reason)
 
 
-async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
-    """Claim one of its placings for each port. Delete the intents of those that got none."""
+async def _claim(networks: Networks, makings: Sequence[_Making], intents: Intents) -> None:
+    """Claim one of its placings for each port. Close the intents of those that got none."""
     wants = [Want(port_id=m.port_id, project_id=m.request.project_id, placings=m.placings) for m in makings]
-    answers = await addresses.claim(networks, wants)
+    answers = await claims.claim(networks, wants)
     for making in makings:
         answer = answers[making.port_id]
         if isinstance(answer, RoostError):
@@ -230,10 +225,12 @@ async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
             making.placing = answer
     if refused := [making.port_id for making in makings if making.placing is None]:
         async with networks.database.transaction() as tx:
-            await claims.delete_intents(tx, refused)
+            await intents.close(tx, refused)
 
 
-async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+async def _write(
+    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool = False
+) -> dict[str, Port]:
     """Write the ports with the addresses that are claimed for them; return those that were written, by id.
 
     whole: raise the first port's error, if any, and write none.
@@ -245,10 +242,9 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings)
         claimed = {making.port_id: making.placing for making in makings if making.placing is not None}
-        intents = await claims.delete_intents(tx, list(claimed))
+        intents_gone = await intents.close(tx, list(claimed))
         for making in makings:
-            if making.error is None and making.port_id in claimed.keys() - intents:
-                making.error = addresses.too_late(making.port_id)
+            making.error = making.error or intents_gone.get(making.port_id)
         locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in claimed.values()}))
         going = {m.port_id: claimed[m.port_id] for m in makings if m.error is None and m.port_id in claimed}
         errors = await addresses.give(networks, tx, going, locked)
@@ -258,8 +254,12 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
             _raise_first_error(makings)
         async with telling(networks, tx, [making.port_id for making in makings]):
             written = await _insert_all(networks, tx, [making for making in makings if making.error is None])
-            for port_id in written.keys() & going.keys():
-                await addresses.give_automatic(tx, [written[port_id]], locked.get(going[port_id].provider_uuid, ()))
+            automatic = [
+                item
+                for port_id in written.keys() & going.keys()
+                for item in uses.automatic(written[port_id], locked.get(going[port_id].provider_uuid, ()))
+            ]
+            await addresses.give_automatic(tx, automatic)
         by_port: dict[str, tuple[Address, ...]] = dict.fromkeys(written, ())
         for address in await address_rows.list_of_ports(tx, list(written)):
             by_port[address.port_id] = (*by_port[address.port_id], address)

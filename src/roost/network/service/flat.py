@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from roost.network.model.networks import Subnet
 from roost.network.rules import flat
 from roost.network.service import Networks
-from roost.network.store import flat as store
+from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam

@@ -91,8 +91,7 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
     async with networks.database.transaction() as tx:
         ports_by_server = await _lock_ports(tx, [server_id for server_id, _ in hosts_by_server])
         pairs = [(port_id, host) for server_id, host in hosts_by_server for port_id in ports_by_server[server_id]]
-        ids_changed = await store.delete_of_ports(tx, [port_id for port_id, _ in pairs], [host for _, host in pairs])
-        await ports.touch(tx, ids_changed)
+        await ports.touch(tx, await store.delete(tx, pairs))
 
 
 async def return_ports(

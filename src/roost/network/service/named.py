@@ -6,8 +6,8 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.ports import FixedIpRequest, PortFilter
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, addresses
-from roost.network.service.addresses import Want
+from roost.network.service import Networks, addresses, claims
+from roost.network.service.claims import Intents, Want
 from roost.network.store import addresses as address_rows
 from roost.network.store import ports
 from roost.platform.crash import crash_point
@@ -55,21 +55,21 @@ async def assign_named(
 
 async def assign_address(networks: Networks, port_id: str, address: str) -> None:
     """Claim and give a named address to a port that has none. Raises PortChanged when the port is gone or changes."""
-    async with addresses.Intents(networks) as intents:
+    async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
             locked = await ports.lock_ports(tx, [port_id])
             if port_id not in locked:
                 raise PortChanged(f"Port {port_id} was deleted meanwhile.")
             port = locked[port_id]
             placings = await _plan(tx, port.network_id, port_id, port.device_owner, address)
-            await intents.open(tx, port_id)
+            await intents.open(tx, [port_id])
         want = Want(port_id=port_id, project_id=port.project_id, placings=placings, ticket=intents.tickets[port_id])
-        placing = await addresses.claim_one(networks, want)
+        placing = await claims.claim_one(networks, want)
         async with networks.database.transaction() as tx:
             now = (await ports.lock_ports(tx, [port_id])).get(port_id)
             if now is None or now.revision != port.revision:
                 raise PortChanged(f"Port {port_id} changed while it was given an address: repeat the request.")
-            await intents.close(tx, port_id)
+            await intents.close_one(tx, port_id)
             subnets = await address_rows.lock_provider_subnets(tx, [placing.provider_uuid])
             await addresses.give_one(networks, tx, now, placing, subnets)
     crash_point("port.after-assign")

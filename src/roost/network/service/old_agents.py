@@ -11,9 +11,9 @@ from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotF
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, addresses, builds
+from roost.network.service import Networks, addresses, builds, claims
 from roost.network.service import ports as port_service
-from roost.network.service.addresses import Intents, Want
+from roost.network.service.claims import Intents, Want
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
@@ -98,7 +98,7 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
         if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
             return
         port = await _read_again(networks, wanted, port)
-    async with addresses.Intents(networks) as intents:
+    async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
             state, host = await addresses.read_network(tx, port.network_id, wanted.host)
             plan = requests.plan_addresses(
@@ -109,13 +109,13 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
                 host_name=wanted.host,
                 fixed_ips=None,
             )
-            await intents.open(tx, port.id)
+            await intents.open(tx, [port.id])
         if not plan.placings:
             raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")
         want = Want(
             port_id=port.id, project_id=port.project_id, placings=plan.placings, ticket=intents.tickets[port.id]
         )
-        await _bind(networks, wanted, port, await addresses.claim_one(networks, want), intents=intents)
+        await _bind(networks, wanted, port, await claims.claim_one(networks, want), intents=intents)
 
 
 async def _bind(
@@ -131,7 +131,7 @@ async def _bind(
     bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
     async with networks.database.transaction() as tx:
         if intents is not None:
-            await intents.close(tx, port.id)
+            await intents.close_one(tx, port.id)
         (answer,) = await builds.bind_batch(networks, tx, [bind])
         if isinstance(answer, seam.BindRefused):
             raise Conflict(answer.reason)

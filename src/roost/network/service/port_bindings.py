@@ -89,7 +89,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
         port = await port_updates.lock_for_client(tx, port_id)
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
-            await store.delete(tx, port_id, [host])
+            await store.delete(tx, [(port_id, host)])
             await port_rows.touch(tx, [port_id])
             return
     try:

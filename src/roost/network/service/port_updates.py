@@ -24,13 +24,14 @@ from roost.network.rules.holdings import claim_of
 from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, addresses, automatic, notices, releases
-from roost.network.service.addresses import Intents, Want
+from roost.network.service import Networks, addresses, automatic, claims, notices, releases
+from roost.network.service.claims import Intents, Want
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, port_bindings
+from roost.network.store import claims as claim_rows
+from roost.network.store import port_bindings
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -90,7 +91,7 @@ async def _begin(
         if not change.needs_claim:
             return change, await _write(networks, tx, change, change.placings)
         await addresses.refuse_taken(tx, change.placings)
-        await intents.open(tx, port_id)
+        await intents.open(tx, [port_id])
         return change, []
 
 
@@ -103,7 +104,7 @@ async def _decide(
     requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
     if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
         _refuse_leaving(port, owner)
-    releasing, _claiming = await claims.list_busy(tx, [port_id])
+    releasing, _claiming = await claim_rows.list_busy(tx, [port_id])
     if releasing:
         raise ReleasesPending(releasing, f"The claim of port {port_id} is still being given back: repeat the request.")
     if activates:
@@ -178,12 +179,12 @@ async def _claim_and_write(networks: Networks, change: _Change, intents: Intents
         claim_held=claim_of(port.addresses),
         ticket=intents.tickets[port.id],
     )
-    placing = await addresses.claim_one(networks, want)
+    placing = await claims.claim_one(networks, want)
     async with networks.database.transaction() as tx:
         now = (await port_rows.lock_ports(tx, [port.id])).get(port.id)
         if now is None or now.revision != port.revision:
             raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-        await intents.close(tx, port.id)
+        await intents.close_one(tx, port.id)
         servers = await _write(networks, tx, change, [placing])
     crash_point("port.after-assign")
     return servers
@@ -204,7 +205,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
         if change.port.host != port.host:
             await _move_binding(tx, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
-            await port_bindings.delete_all(tx, port.id)
+            await port_bindings.delete(tx, [(port.id, None)])
         if change.dropped:
             await addresses.take_back(tx, [(item.subnet_id, item.address) for item in change.dropped])
         for placing in placings:
@@ -214,7 +215,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
             await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
-            await claims.insert_releases(tx, [port.id])
+            await claim_rows.insert_releases(tx, [port.id])
         if not touches_addresses and _shown(port) == _shown(change.port):
             return []
         return await notices.note(tx, port, change.port)
@@ -224,7 +225,7 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
     """Move the active binding to another host; delete the inactive one there."""
     port = change.before
     if change.port.host is not None:
-        await port_bindings.delete(tx, port.id, [change.port.host])
+        await port_bindings.delete(tx, [(port.id, change.port.host)])
     if change.keeps_binding and port.host is not None:
         old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
         await port_bindings.put(tx, port.id, old)

@@ -153,16 +153,3 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
         await work_off(networks, port_ids)
     except RoostError as error:
         log.warning("releasing claims failed; the reconciler retries", ports=len(port_ids), reason=str(error))
-
-
-async def abandon(networks: Networks, port_id: str, ticket: int | None = None) -> None:
-    """Drop the port's intent and give back the claim made under it, unless somebody else claims for the port now.
-
-    ticket: of the intent; None when the intent is gone.
-    """
-    async with networks.database.transaction() as tx:
-        await ports.lock_ports(tx, [port_id])
-        if ticket is not None:
-            await claims.delete_intent(tx, port_id, ticket)
-        hanging = await claims.release_hanging(tx, [port_id])
-    await work_off_now(networks, hanging)

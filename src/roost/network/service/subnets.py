@@ -22,9 +22,9 @@ from roost.network.rules import addressing, flat, links, ranges, subnet_attribut
 from roost.network.rules.capacity import changes_capacity, counts
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.rules.subnet_updates import SubnetContext
-from roost.network.service import Networks, automatic, capacity, notices, quotas, releases
+from roost.network.service import Networks, addresses, automatic, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
-from roost.network.store import addresses
+from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
@@ -120,6 +120,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
     for subnet in new:
         await store.insert_subnet(tx, subnet, spreading=uses.is_automatic(subnet))
+        await addresses.set_pools(tx, subnet)
     await network_rows.revise_networks(tx, list(known))
 
 
@@ -152,8 +153,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
         await store.update_subnet(tx, after)
         await network_rows.revise_networks(tx, [after.network_id])
         if after.pools != before.pools:
-            await store.set_pools(tx, after)
-            _, free = await addresses.set_free(tx, subnet_id, after.pools)
+            free = await addresses.set_pools(tx, after)
             if counts(after):
                 gained = ranges.subtract(free, before.pools) if counts(before) else free
                 coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
@@ -227,7 +227,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
     async def change(tx: Connection) -> Taken:
         await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
         subnet = await _lock_for_delete(tx, subnet_id, revision)
-        if await addresses.is_subnet_held(tx, subnet_id):
+        if await address_rows.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.delete_subnets(tx, [subnet_id])
@@ -255,8 +255,8 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
         subnet = await _lock_for_delete(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        servers = await automatic.drop(tx, subnet, ports_locked.values())
         await store.delete_subnets(tx, [subnet.id])
+        servers = await automatic.drop(tx, subnet, ports_locked.values())
         await network_rows.revise_networks(tx, [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
@@ -281,7 +281,7 @@ async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None)
 
 
 async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
-    await addresses.lock_subnets(tx, [subnet_id])
+    await address_rows.lock_subnets(tx, [subnet_id])
     subnets_read = await store.list_subnets(tx, [subnet_id])
     return subnets_read[0] if subnets_read else None
 

@@ -281,6 +281,19 @@ async def count(tx: Connection, network_id: str) -> int:
     return int(await tx.fetchval(COUNT_PORTS, network_id))
 
 
+COUNT_PORTS_WITHOUT_ADDRESS = """
+-- network.count_ports_without_address
+SELECT count(*) FROM network.port p
+WHERE p.vif_type <> 'unbound' AND NOT EXISTS (SELECT FROM network.address a WHERE a.port_id = p.id)
+"""
+
+
+async def count_without_address(tx: Connection) -> int:
+    """Return how many bound ports have no address."""
+    count: int = await tx.fetchval(COUNT_PORTS_WITHOUT_ADDRESS)
+    return count
+
+
 LIST_PROJECTS = """
 -- network.list_port_projects
 SELECT DISTINCT project_id FROM network.port WHERE network_id = $1 AND nic_tag IS NULL
