@@ -56,7 +56,7 @@ OLD_AGENTS = "old_agents"
 IN_A_SERVICE = rf"roost\.\w+\.({OLD_AGENTS}\.)?"
 KNOW_OLD_AGENTS = {
     *("cli/serving/cloud_wiring.py", "cli/managing/upgrade_check.py"),
-    *("cli/agent_command.py", "agent/agent.py", "network/api/ports.py"),
+    *("cli/agent_command.py", "agent/agent.py", "network/api/ports.py", "clients/local_network.py"),
 }
 """What wires them, in services and in agents; release 2.0 takes these lines out, and deletes the rest."""
 

@@ -12,7 +12,7 @@ from roost.network.errors import (
     NetworkNotFound,
     PortChanged,
 )
-from roost.network.model.networks import AddressRange, Host, Subnet, SubnetKind
+from roost.network.model.networks import AddressRange, Subnet, SubnetKind
 from roost.network.model.ports import Address, Given, Port
 from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
@@ -27,7 +27,7 @@ from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 
 
-async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple[NetworkState, Host | None]:
+async def read_network(tx: Connection, network_id: str, host_name: str) -> NetworkState:
     """Return what planning addresses needs. The network cannot be deleted before the transaction ends.
 
     host_name: "" without a host. Raises NetworkNotFound.
@@ -38,13 +38,14 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
     providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
-    state = NetworkState(
+    return NetworkState(
         network=networks_kept[0],
         subnets=subnets,
         physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
         names={uuid: provider.name for uuid, provider in providers.items()},
+        host_name=host_name,
+        host=hosts[0] if hosts else None,
     )
-    return state, hosts[0] if hosts else None
 
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:

@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import IpAddressGenerationFailure, PortChanged
+from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, exhaustions, releases
@@ -89,6 +90,14 @@ class Intents:
         """Say that this transaction gives what was claimed. Raises PortChanged when the intent is gone."""
         for error in (await self.close(tx, [port_id])).values():
             raise error
+
+    async def resume(self, tx: Connection, port: Port) -> Port:
+        """Lock the port that was claimed for and close its intent; return it. Raises PortChanged if it changed."""
+        now = (await ports.lock_ports(tx, [port.id])).get(port.id)
+        if now is None or now.revision != port.revision:
+            raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
+        await self.close_one(tx, port.id)
+        return now
 
     async def __aenter__(self) -> "Intents":
         return self

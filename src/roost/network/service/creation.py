@@ -17,7 +17,6 @@ from roost.network.errors import (
     NetworkNotFound,
     OverQuota,
 )
-from roost.network.model.networks import Host
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortRequest
 from roost.network.rules import flat, quotas, requests, uses
 from roost.network.rules.requests import NetworkState, Placing
@@ -159,7 +158,7 @@ async def _plan(
     Return the ports that were made, by id. whole: one refusal writes nothing, and no port is made before all can be.
     """
     async with networks.database.transaction() as tx:
-        read: dict[tuple[str, str], tuple[NetworkState, Host | None] | RoostError] = {}
+        read: dict[tuple[str, str], NetworkState | RoostError] = {}
         for network_id, host_name in sorted({(m.request.network_id, m.request.host or "") for m in makings}):
             try:
                 read[network_id, host_name] = await addresses.read_network(tx, network_id, host_name)
@@ -186,31 +185,24 @@ async def _plan(
             return await _insert_all(networks, tx, making_now)
 
 
-def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostError) -> None:
-    if isinstance(read, RoostError):
-        raise read
-    state, host = read
+def _plan_one(making: _Making, state: NetworkState | RoostError) -> None:
+    if isinstance(state, RoostError):
+        raise state
     request = making.request
     flat.refuse_port(state.network)
     plan = requests.plan_addresses(
-        making.port_id, state, device_owner=request.device_owner, host=host, host_name=request.host or "",
-        fixed_ips=request.fixed_ips,
-    )  # fmt: skip
+        making.port_id, state, device_owner=request.device_owner, fixed_ips=request.fixed_ips
+    )
     making.ip_allocation, making.placings = plan.ip_allocation, plan.placings
 
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
     """Set the error of each port that its project's quota does not allow."""
     usages = await quota_service.lock_limited(networks, tx, "port", sorted({m.request.project_id for m in makings}))
-    for making in makings:
-        usage = usages.get(making.request.project_id)
-        if usage is None or making.error is not None:
-            continue
-        reason = quotas.refusal(usage, 1)
-        if reason is None:
-            usages[usage.project_id] = msgspec.structs.replace(usage, used=usage.used + 1)
-        else:
-            making.error = OverQuota(reason)
+    going = [making for making in makings if making.error is None]
+    reasons = quotas.grant(usages, [(making.request.project_id, 1) for making in going])
+    for making, reason in zip(going, reasons, strict=True):
+        making.error = None if reason is None else OverQuota(reason)
 
 
 async def _claim(networks: Networks, makings: Sequence[_Making], intents: Intents) -> None:

@@ -4,6 +4,8 @@ A port of Roost's own has the id that follows from its server and NIC, so it can
 the build, as one that the conductor makes. The network service claims for it when it is bound.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,9 +16,39 @@ from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, builds, claims
 from roost.network.service import ports as port_service
 from roost.network.service.claims import Intents, Want
-from roost.platform.errors import Conflict
+from roost.platform.errors import BadRequest, Conflict, NotFound
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
+
+
+async def plan_ports(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> list[seam.EnsuredPorts | seam.PortsRefused]:
+    """See BuildClient.ensure_ports, where it makes nothing."""
+    answers = await builds.reserve_ports(networks, servers, make=False)
+    return [await _plan_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
+
+
+async def _plan_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Hold ports that are still to be made to the segment of the address that their NIC names; claim nothing."""
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    planned = []
+    for nic, port in zip(server.nics, answer.ports, strict=True):
+        if nic.fixed_ip is None or port.is_held or port.pools:
+            planned.append(port)
+            continue
+        try:
+            async with networks.database.transaction() as tx:
+                owner = COMPUTE_OWNER + server.availability_zone
+                placings = await builds.plan_named(tx, port.network_id, port.id, owner, nic.fixed_ip)
+        except (BadRequest, Conflict, NotFound) as error:
+            return seam.PortsRefused(server.server_id, error.told())
+        provider_uuid = placings[0].provider_uuid
+        planned.append(replace(port, provider_uuid=provider_uuid, pinned=True, fixed_ip=nic.fixed_ip))
+    return seam.EnsuredPorts(server.server_id, tuple(planned))
 
 
 class AgentPort(Struct, frozen=True, kw_only=True):
@@ -100,15 +132,9 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
         port = await _read_again(networks, wanted, port)
     async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
-            state, host = await addresses.read_network(tx, port.network_id, wanted.host)
-            plan = requests.plan_addresses(
-                port.id,
-                state,
-                device_owner=COMPUTE_OWNER + wanted.availability_zone,
-                host=host,
-                host_name=wanted.host,
-                fixed_ips=None,
-            )
+            state = await addresses.read_network(tx, port.network_id, wanted.host)
+            owner = COMPUTE_OWNER + wanted.availability_zone
+            plan = requests.plan_addresses(port.id, state, device_owner=owner, fixed_ips=None)
             await intents.open(tx, [port.id])
         if not plan.placings:
             raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")

@@ -181,10 +181,7 @@ async def _claim_and_write(networks: Networks, change: _Change, intents: Intents
     )
     placing = await claims.claim_one(networks, want)
     async with networks.database.transaction() as tx:
-        now = (await port_rows.lock_ports(tx, [port.id])).get(port.id)
-        if now is None or now.revision != port.revision:
-            raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-        await intents.close_one(tx, port.id)
+        await intents.resume(tx, port)
         servers = await _write(networks, tx, change, [placing])
     crash_point("port.after-assign")
     return servers
@@ -243,38 +240,28 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
         return await _plan_fixed_ips(tx, port, changed, changes)
     if not changed.host or changed.host == port.host:
         return _Change(port, changed)
-    state, host = await addresses.read_network(tx, port.network_id, changed.host)
+    state = await addresses.read_network(tx, port.network_id, changed.host)
     if port.addresses or port.ip_allocation != requests.DEFERRED or port.host is not None:
-        requests.refuse_host(changed, port.addresses, state, host=host, host_name=changed.host)
+        requests.refuse_host(changed, port.addresses, state)
         return _Change(port, changed)
-    plan = requests.plan_addresses(
-        port.id, state, device_owner=changed.device_owner, host=host, host_name=changed.host, fixed_ips=None
-    )
+    plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=None)
     return _Change(port, changed, placings=plan.placings, needs_claim=bool(plan.placings))
 
 
 async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: PortChanges) -> _Change:
     assert changes.fixed_ips is not None
-    host_name = changed.host or ""
-    state, host = await addresses.read_network(tx, port.network_id, host_name)
+    state = await addresses.read_network(tx, port.network_id, changed.host or "")
     follows = uses.gets_automatic(changed.device_owner)
     following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, following)
     placings: tuple[Placing, ...] = ()
     if matched.missing:
-        plan = requests.plan_addresses(
-            port.id,
-            state,
-            device_owner=changed.device_owner,
-            host=host,
-            host_name=host_name,
-            fixed_ips=matched.missing,
-        )
+        plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing)
         placings = plan.placings
     matched = readdressing.settle(changed, matched, placings[0] if placings else None)
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
-    if host_name and host_name != port.host:
-        requests.refuse_host(changed, matched.kept, state, host=host, host_name=host_name)
+    if changed.host and changed.host != port.host:
+        requests.refuse_host(changed, matched.kept, state)
     coming: Allocations = placings[0].claim if placings else {}
     holds, final = claim_of(port.addresses), add_allocations(claim_of(matched.kept), coming)
     needs_claim = not covers_allocations(holds, final)
