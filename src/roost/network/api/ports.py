@@ -246,7 +246,7 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
     return tuple(
         FixedIpRequest(
             subnet_id=None if item.subnet_id is None else parse_uuid("fixed_ips: subnet_id", item.subnet_id),
-            ip_address=None if item.ip_address is None else addressing.show(addressing.parse(item.ip_address)),
+            ip_address=None if item.ip_address is None else addressing.canonical(item.ip_address),
         )
         for item in items
     )

@@ -33,7 +33,7 @@ class AddressRange(Struct, frozen=True, order=True):
     last: int
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class Link(Struct, frozen=True):
     """What carries a segment: a VLAN of a physical network, a tunnel, ... segmentation_id: None if nobody named one."""
 
     network_type: str
@@ -98,11 +98,7 @@ class SegmentRequest(Struct, frozen=True, kw_only=True):
     @property
     def link(self) -> Link:
         """Return the link that carries the segment."""
-        return Link(
-            network_type=self.network_type,
-            physical_network=self.physical_network,
-            segmentation_id=self.segmentation_id,
-        )
+        return Link(self.network_type, self.physical_network, self.segmentation_id)
 
 
 class Segment(SegmentRequest, frozen=True, kw_only=True):

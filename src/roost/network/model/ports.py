@@ -196,13 +196,13 @@ class NewPort(Struct, frozen=True):
 class Parting(Struct, frozen=True):
     """What becomes of a port when its server goes.
 
-    origin: the state to which it is restored; None: it is deleted. dropped: the (subnet id, address) that it loses.
+    origin: the state to which it is restored; None: it is deleted. dropped: the addresses that it loses.
     unclaims: its claim may count more addresses than it keeps.
     """
 
     port_id: str
     origin: PortOrigin | None
-    dropped: tuple[tuple[str, str], ...]
+    dropped: tuple[Address, ...]
     unclaims: bool
 
     @property

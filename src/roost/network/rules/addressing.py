@@ -137,6 +137,11 @@ def parse(text: str) -> int:
     return int(address)
 
 
+def canonical(text: str) -> str:
+    """Return an address as it is stored and shown. Raises InvalidInput."""
+    return show(parse(text))
+
+
 def parse_range(first: str, last: str) -> AddressRange:
     """Return the range of addresses from the first to the last. Raises InvalidInput."""
     return AddressRange(parse(first), parse(last))

@@ -212,15 +212,14 @@ def list_addresses_since(port: Port, addresses_before: Sequence[str] | None) -> 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:
     """Return what becomes of a server's port when the server goes; see BuildClient.release_ports."""
-    addresses = [(item.subnet_id, item.address) for item in port.addresses]
     if port.made_for is not None:
-        return Parting(port.id, None, tuple(addresses), True)
+        return Parting(port.id, None, port.addresses, True)
     origin = PortOrigin()
-    dropped: list[tuple[str, str]] = []
+    dropped: list[Address] = []
     if restore and port.reserved_from is not None:
         origin = port.reserved_from
-        dropped = [(item.subnet_id, item.address) for item in port.addresses if item.assigned_for is not None]
-    return Parting(port.id, origin, tuple(dropped), bool(dropped) or not addresses)
+        dropped = [item for item in port.addresses if item.assigned_for is not None]
+    return Parting(port.id, origin, tuple(dropped), bool(dropped) or not port.addresses)
 
 
 def _refusal(

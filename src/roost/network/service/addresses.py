@@ -13,7 +13,7 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
-from roost.network.model.ports import Address, Given, Port
+from roost.network.model.ports import Address, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.ranges import Ranges
@@ -160,17 +160,17 @@ async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
             )
 
 
-async def take_back(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Take addresses from their ports, which are locked; those in pools become free. dropped: (subnet id, address).
+async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> None:
+    """Take addresses from their ports, which are locked; those in pools become free.
 
     An address that an unknown guest has becomes its hidden port's. Providers become due for publication whose addresses
     were claimed outside the pools, or held inside them unclaimed; `releases` gives no claim back before. The addresses
     of a subnet that does not exist are deleted.
     """
-    locked = await store.lock_subnets(tx, {subnet_id for subnet_id, _ in dropped})
+    locked = await store.lock_subnets(tx, {item.subnet_id for item in dropped})
     freed: dict[str, list[int]] = {}
     providers: set[str] = set()
-    for item in await store.give_up(tx, dropped):
+    for item in await store.give_up(tx, [(item.subnet_id, item.address) for item in dropped]):
         subnet = locked.get(item.subnet_id)
         if subnet is None:
             continue

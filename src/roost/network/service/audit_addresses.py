@@ -44,7 +44,7 @@ async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> Stra
 
 async def _unassign_strays(tx: Connection, findings: StrayFindings) -> list[str]:
     strays = [finding.item for finding in findings]
-    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in strays])
+    await addresses.take_back(tx, strays)
     await claims.insert_releases(tx, sorted({item.port_id for item in strays}))
     return keys_of(findings)
 

@@ -65,7 +65,7 @@ async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> Non
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
     if not automatic or not uses.gets_automatic(port.device_owner):
         return
-    gone = [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
+    gone = [item for item in port.addresses if item.subnet_id in automatic]
     await addresses.take_back(tx, gone)
     await addresses.give_automatic(tx, uses.automatic(port, behind))
 
@@ -84,7 +84,7 @@ async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[st
             f"Router ports have addresses in subnet {subnet.id}: delete {routers[0]}"
             + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
         )
-    gone = [(item.subnet_id, item.address) for port in losing for item in port.addresses if item.subnet_id == subnet.id]
+    gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
     await addresses.take_back(tx, gone)
     await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)

@@ -86,12 +86,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
     async with networks.database.transaction() as tx:
         ports_locked = (await ports.lock_ports(tx, sorted(revisions))).values()
         ports_same = {port.id: port for port in ports_locked if port.revision == revisions[port.id]}  # R15, R21
-        dropped = [
-            (address.subnet_id, address.address)
-            for port in ports_same.values()
-            for address in port.addresses
-            if address.assigned_for is not None
-        ]
+        dropped = [item for port in ports_same.values() for item in port.addresses if item.assigned_for is not None]
         async with telling(networks, tx, ports_same):
             await addresses.take_back(tx, dropped)
             await ports.bind(tx, list(ports_same), [None] * len(ports_same), VIF_TYPE_UNBOUND)
@@ -140,7 +135,7 @@ async def _part(networks: Networks, tx: Connection, ports_locked: Sequence[Port]
     """Take locked ports from their servers. Return the ids of the ports whose claims are to be given back."""
     partings = [port_bindings.decide_parting(port, restore=restore) for port in ports_locked]
     async with telling(networks, tx, [port.id for port in ports_locked]):
-        await addresses.take_back(tx, [pair for parting in partings for pair in parting.dropped])
+        await addresses.take_back(tx, [item for parting in partings for item in parting.dropped])
         await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
     await claim_rows.insert_releases(tx, unclaimed)
@@ -165,7 +160,7 @@ async def _assign_named(
         for _, port, fixed_ip in named.values():
             if port.needs_address:
                 await assign_address(networks, port.id, fixed_ip)
-            elif addressing.show(addressing.parse(fixed_ip)) not in port.addresses:
+            elif addressing.canonical(fixed_ip) not in port.addresses:
                 raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {fixed_ip}.")
     except (BadRequest, Conflict, NotFound) as error:
         if error.retry is Retry.NOW:

@@ -110,7 +110,7 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
     """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
     ids = [port.id for port in found]
     async with telling(networks, tx, ids):
-        await addresses.take_back(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
+        await addresses.take_back(tx, [item for port in found for item in port.addresses])
         await port_rows.delete(tx, ids)
     await claim_rows.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]

@@ -116,9 +116,7 @@ async def return_ports(
             for port_id in ids
         }
         async with telling(networks, tx, ids):
-            await addresses.take_back(
-                tx, [(item.subnet_id, item.address) for items in addresses_new.values() for item in items]
-            )
+            await addresses.take_back(tx, [item for items in addresses_new.values() for item in items])
             revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
@@ -182,7 +180,7 @@ async def _readdress(
         return seam.BindRefused(bind.port_id, reason, changed=True)
     try:
         async with tx.transaction():
-            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in port_addresses])
+            await addresses.take_back(tx, port_addresses)
             (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
             if isinstance(answer, seam.BindRefused):
                 raise _Refused(answer)

@@ -135,15 +135,18 @@ def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
     raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
 
 
-async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
-    """Lock a port that a client changes; return it.
-
-    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse.
-    """
+async def lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
+    """Lock a port that clients see; return it. Raises PortNotFound, RevisionNumberConstraintFailed."""
     port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
     if port is None or port.hidden:
         raise PortNotFound(f"Port {port_id} could not be found.")
     refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+    return port
+
+
+async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
+    """Lock a port that a client changes; return it. Raises as lock_shown does, and PortInUse."""
+    port = await lock_shown(tx, port_id, revision)
     if port.reserved_from is not None:
         raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
     return port
@@ -204,7 +207,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
             await port_bindings.delete(tx, [(port.id, None)])
         if change.dropped:
-            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in change.dropped])
+            await addresses.take_back(tx, change.dropped)
         for placing in placings:
             await addresses.give_one(networks, tx, change.port, placing, locked)
         if change.renews:

@@ -8,7 +8,6 @@ import asyncpg
 from roost.network.errors import AddressesWithheld, MacAddressInUse, PortNotFound
 from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
-from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
@@ -82,10 +81,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
-        port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
-        if port is None or port.hidden:
-            raise PortNotFound(f"Port {port_id} could not be found.")
-        refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+        port = await port_updates.lock_shown(tx, port_id, revision)
         servers = await creation.remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)

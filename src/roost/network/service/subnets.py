@@ -66,19 +66,12 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
     return subnets_read[0]
 
 
-async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
-    """Keep a new subnet that addressing.plan_subnet has checked. Its pools are capacity when the call returns.
-
-    Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
-    SubnetsNotAllAssociatedWithSegments, InvalidInput, OverQuota.
-    """
-    return (await create_subnets(networks, [subnet]))[0]
-
-
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
-    """Keep new subnets, all or none; return them in order. A call that is cancelled keeps none.
+    """Keep new subnets that addressing.plan_subnet has checked, all or none; return them in order.
 
-    Raises what create_subnet raises.
+    Their pools are capacity when the call returns. A call that is cancelled keeps none. Raises NetworkNotFound,
+    NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
+    OverQuota.
     """
     new = networks.stamp(Subnet, wanted)
     providers = sorted({subnet.provider_uuid for subnet in new})
@@ -175,10 +168,8 @@ async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges)
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
     network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
-    subnet = await _lock_subnet(tx, subnet_id)
-    if network is None or subnet is None:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=changes.revision)
+    subnet = await _lock_subnet(tx, subnet_id, changes.revision)
+    assert network is not None, "it has a subnet, and would have to be locked to be deleted"
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
     context = SubnetContext(
@@ -226,7 +217,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
 
     async def change(tx: Connection) -> Taken:
         await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
-        subnet = await _lock_for_delete(tx, subnet_id, revision)
+        subnet = await _lock_subnet(tx, subnet_id, revision)
         if await address_rows.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
@@ -252,7 +243,7 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     async with networks.database.transaction() as tx:
         await network_rows.hold_networks(tx, [subnet_read.network_id])
         ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
-        subnet = await _lock_for_delete(tx, subnet_id, revision)
+        subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
         await store.delete_subnets(tx, [subnet.id])
@@ -263,27 +254,14 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     await capacity.publish(networks, [subnet.provider_uuid])
 
 
-async def lock_network(tx: Connection, network_id: str) -> Network:
-    """Lock the network and return it. Raises NetworkNotFound."""
-    network = await network_rows.lock_network(tx, network_id)
-    if network is None:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return network
-
-
-async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
+async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
     """Lock the subnet and return it. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
-    subnet = await _lock_subnet(tx, subnet_id)
-    if subnet is None:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
-    return subnet
-
-
-async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
     await address_rows.lock_subnets(tx, [subnet_id])
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    return subnets_read[0] if subnets_read else None
+    if not subnets_read:
+        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    refuse_other_revision("Subnet", subnet_id, has=subnets_read[0].revision, wanted=revision)
+    return subnets_read[0]
 
 
 def _refuse_wrong_segment(

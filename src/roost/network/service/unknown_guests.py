@@ -132,7 +132,7 @@ async def _set_host(
     await ports.delete(tx, sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
-    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in dropped])
+    await addresses.take_back(tx, dropped)
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
     now = await ports.lock_ports(tx, list(planned))
     has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
