@@ -70,19 +70,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
 
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
-    makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
-    async with _taking_back(networks, makings), Intents(networks) as intents:
-        ports_written = await _plan(networks, makings, intents)
-        claiming = [making for making in makings if making.placings and making.error is None]
-        if claiming:
-            await _claim(networks, claiming, intents)
-            claimed = [making for making in claiming if making.placing is not None]
-            ports_written |= await _write(networks, claimed, intents)
-            crash_point("port.after-assign")
-            refused = [making.port_id for making in claimed if making.error is not None]
-            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in refused})
-        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
-    return [making.error or ports_written[making.port_id] for making in makings]
+    return await _make(networks, wanted, whole=False)
 
 
 async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
@@ -90,20 +78,30 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
 
     Raises the first port's error, of those that ports.create_port raises.
     """
-    makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
+    answers = await _make(networks, [_canonical(request) for request in wanted], whole=True)
+    return [answer for answer in answers if isinstance(answer, Port)]
+
+
+async def _make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool) -> list[Port | RoostError]:
+    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none."""
+    makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
     async with _taking_back(networks, makings), Intents(networks) as intents:
-        ports_written = await _plan(networks, makings, intents, whole=True)
-        error = _find_error(makings)
-        claiming = [making for making in makings if making.placings]
+        ports_written = await _plan(networks, makings, intents, whole=whole)
+        error = _find_error(makings) if whole else None
+        claiming = [making for making in makings if making.placings and making.error is None]
         if claiming and error is None:
             await _claim(networks, claiming, intents)
-            _raise_first_error(makings)
-            ports_written = await _write(networks, makings, intents, whole=True)
+            if whole:
+                _raise_first_error(makings)
+            going = [making for making in makings if making.error is None and making.port_id not in ports_written]
+            ports_written |= await _write(networks, going, intents, whole=whole)
             crash_point("port.after-assign")
+            refused = [making.port_id for making in going if making.error is not None]
+            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in refused})
         await notices.tell_now(networks, notices.servers_of(ports_written.values()))
     if error is not None:
         raise error
-    return [ports_written[making.port_id] for making in makings]
+    return [making.error or ports_written[making.port_id] for making in makings]
 
 
 async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> list[str]:
