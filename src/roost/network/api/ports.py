@@ -205,7 +205,7 @@ def _nic_tag(profile: Profile | None) -> str | None:
 
 
 def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
-    """Return the request of an agent that makes a port for a NIC on its host. Raises InvalidInput, BadRequest."""
+    """Return an agent's request to make a port for a NIC on its host. Raises InvalidInput, BadRequest."""
     request = _request(body, default_project)
     addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
     nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
@@ -213,7 +213,7 @@ def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort
 
 
 def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None) -> AgentPort:
-    """Return what an agent asks for that binds an existing port to its host. Raises InvalidInput, BadRequest."""
+    """Return an agent's request to bind an existing port to its host. Raises InvalidInput, BadRequest."""
     changes = _changes(body, revision)
     server_id = parse_uuid("device_id", changes.device_id or "")
     nic = Nic(tag=tag, network_id=port.network_id)

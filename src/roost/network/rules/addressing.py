@@ -60,9 +60,9 @@ def hand_out(
 ) -> tuple[list[Given | None], FreeChange]:
     """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
-    A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start, then
-    from the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a
-    named address. starts: subnet id -> the address to start at; a subnet that is left out starts at its lowest.
+    A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start upwards,
+    then from the lowest. free: of each subnet as many ranges in this order as there are demands and one more, and the
+    ranges of named addresses. starts: subnet id -> the address to start at; left out, it is the lowest.
     """
     answers, free_after = _hand_out(demands, free, starts or {})
     short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
@@ -325,7 +325,7 @@ def _give_named(
 
 
 def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
-    """Return the ranges in the order of use. The range that holds the start comes in two parts."""
+    """Return the ranges from the start upwards, then those below it. A range across the start is cut in two."""
     if start is None:
         return sorted(ranges)
     above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]

@@ -1,4 +1,4 @@
-"""Decides what hidden ports hold for guests that the records do not know, and what another port has already.
+"""Decides which addresses hidden ports hold for guests that the records do not know.
 
 Such a guest runs, whatever the records say: nobody else may get its addresses. No port loses an address to it. Nothing
 is claimed, because a claim could be refused.

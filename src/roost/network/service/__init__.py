@@ -26,7 +26,7 @@ DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 class Networks:
     """What every operation of the network service works with.
 
-    releasing: held by the one that releases claims, since it keeps a connection while the ledger uses another.
+    releasing: held by who calls the ledger within a transaction, since both need a connection of the pool.
     default_project: the owner of everything without authentication. creations: clients' ports that are made together.
     outbox: None where nobody is notified. recovery_seen: when the compute service was asked whether its records
     recover, and its answer.

@@ -112,8 +112,8 @@ async def hand_out(
 ) -> list[Given | None]:
     """Give each demand an address; return the addresses in order. The caller has locked the subnets.
 
-    None: one of the port's demands has no address left, and the port gets nothing. server_by_port: whose build assigns
-    the addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
+    A port gets all that it demands, or None for each demand. server_by_port: the server whose build assigns the port's
+    addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
     """
     if not demands:
         return []

@@ -1,7 +1,7 @@
-"""The ports of a guest that nobody knew and that becomes a server's: claimed with the server, then the server's.
+"""Hidden ports of an unknown guest become its server's: they are claimed together with the server.
 
-What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Until then,
-ports that do not exist yet have intents, which say that a claim is under way.
+What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Intents of
+the new ports say that a claim is under way.
 """
 
 from collections.abc import Sequence

@@ -101,7 +101,7 @@ SERVER_PORTS = Check(
 
 
 class ClaimSuspect(Struct, frozen=True, kw_only=True):
-    """A port whose claim seems wrong. device_id: None if the port does not exist; stray: its claim then."""
+    """A port whose claim seems wrong. device_id: None if there is no such port. stray: its claim in that case."""
 
     port_id: str
     device_id: str | None = None

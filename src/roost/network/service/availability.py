@@ -16,7 +16,7 @@ async def list_availabilities(
 ) -> list[NetworkAvailability]:
     """Return the networks that exist, or all, by id, as of one instant.
 
-    ip_versions: of subnets that count, none for all. Costs one count over the addresses that the networks hold.
+    ip_versions: only subnets of these count; empty for all. Costs one count over the addresses that the networks hold.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         networks_there = await network_rows.list_networks(tx, network_ids)

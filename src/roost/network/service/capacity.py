@@ -200,7 +200,7 @@ async def claim_with_capacity(
 
 
 async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
-    """Move claims from these providers to the one that their network's only subnet is on; return whether any moved.
+    """Move claims from these providers after their network's only subnet, to its provider; return whether any moved.
 
     A process told the ledger that the subnet joins a segment, and died before it committed that.
     """

@@ -49,7 +49,7 @@ async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> lis
 
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
-    """Return the port as the NIC that the server requested, or that was attached since."""
+    """Return the port of the NIC that the server requested; of a port attached since, the NIC has no tag."""
     nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
     return builds.view_port(port, server, nic, pools)

@@ -247,7 +247,7 @@ async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[
 
 
 def _links(network: Network) -> tuple[Link, ...]:
-    """Return the links of a new network: those that the request lists, or the one that its provider attributes name."""
+    """Return the links of a new network: those of its segments, or the one of its provider attributes."""
     if network.links or network.network_type is None:
         return network.links
     return (Link(network.network_type, network.physical_network, network.segmentation_id),)

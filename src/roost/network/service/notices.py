@@ -1,6 +1,6 @@
 """Tells the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
 
-A notice names only a server whose ports to look at again, and a port that its build lost. It may be told twice.
+A notice names a server whose ports are to be read again, and a port if its build lost one. It may be told twice.
 """
 
 import re

@@ -66,8 +66,8 @@ async def take_port(networks: Networks, wanted: AgentPort) -> Port:
     """Return the NIC's port, made, reserved for the server's build and bound to the host, with claimed addresses.
 
     A port that has all this already is returned as it is. Raises NotFound when the server, or what the NIC names, does
-    not exist. Raises Conflict when the port is another server's, when it is bound to another host and the revision is
-    not its present one, or when no segment that the host reaches has a free address.
+    not exist. Raises Conflict when the port is another server's, or no segment that the host reaches has a free
+    address; also when it is bound to another host, unless the revision is its present one.
     """
     await _refuse_gone(networks, wanted.server_id)
     taken = await _take(networks, wanted)

@@ -78,7 +78,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
 
     An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
 
-    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed.
+    revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_shown(tx, port_id, revision)

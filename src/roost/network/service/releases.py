@@ -120,7 +120,7 @@ def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
 
 
 async def _trim(networks: Networks, claims_wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
-    """Set claims that are larger than wanted to what is wanted. Return the ports that others claimed for meanwhile.
+    """Trim claims that are larger than wanted. Return the ports that somebody else claimed for meanwhile.
 
     A claim that does not cover its port's addresses stays as it is: no release repairs it.
     """

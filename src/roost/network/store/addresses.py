@@ -222,7 +222,7 @@ WHERE a.subnet_id = n.subnet_id AND a.address = n.address
 
 
 async def move(tx: Connection, addresses: Sequence[Address]) -> None:
-    """Write whose these addresses are, and whether they are claimed. Their ports and subnets are locked."""
+    """Write the port and the claimed mark of each address. The ports and the subnets are locked."""
     await tx.execute(
         MOVE_ADDRESSES, [item.subnet_id for item in addresses], [item.address for item in addresses],
         [item.port_id for item in addresses], [item.claimed for item in addresses],

@@ -121,7 +121,7 @@ SELECT id, port_id FROM network.release WHERE port_id = ANY($1::uuid[]) ORDER BY
 
 
 async def lock_releases(tx: Connection, port_ids: Sequence[str] | None, limit: int) -> dict[int, str]:
-    """Lock release rows: those of the ports, or the oldest that nobody has locked. Return row id -> port id."""
+    """Lock the ports' release rows; for None, the oldest that nobody has locked. Return row id -> port id."""
     if port_ids is None:
         rows = await tx.fetch(LOCK_RELEASES, limit)
     else:

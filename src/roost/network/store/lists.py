@@ -1,9 +1,9 @@
 """SQL of lists as clients ask for them: filters, order and pages.
 
-A list's statement is composed of the expressions below, one for each attribute by the name that clients use. What a
-client says is only among the arguments. A page begins after the position of its marker (keyset paging). So it costs as
-much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
-their code points.
+A list's statement is composed of the expressions below, one for each attribute by the name that clients use. Clients'
+values are arguments, never parts of the statement. A page begins after the position of its marker (keyset paging). So
+it costs as much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order
+of their code points.
 """
 
 from collections.abc import Mapping, Sequence
