@@ -342,6 +342,21 @@ def one_file_writes_addresses_and_one_intents(house: House) -> Iterator[Breach]:
                 yield module, line, f"only network/service/{writers[name]}.py calls {name}"
 
 
+PORTS_OF_CLIENTS = {"ports", "port_updates", "port_bindings", "creation"}
+PORTS_OF_SERVERS = {"builds", "moves"}
+"""Files of network/service: ports as clients ask for them, and as the conductor does."""
+
+
+def clients_ports_and_servers_ports_stand_apart(house: House) -> Iterator[Breach]:
+    sides = (PORTS_OF_CLIENTS, PORTS_OF_SERVERS)
+    for module in house:
+        name = module.path.removeprefix("network/service/").removesuffix(".py")
+        others = [other for side, others in (sides, sides[::-1]) if name in side for other in others]
+        for imported, line in module.imports:
+            if any(_within(imported, f"roost.network.service.{other}") for other in others):
+                yield module, line, f"{module.path} may not import {imported}"
+
+
 def only_capacity_changes_providers(house: House) -> Iterator[Breach]:
     """The audit reads them with `get_providers`. Claims alone change no provider."""
     changes = {"ensure_providers", "fit_providers", "reshape", "delete_providers", "set_placement_aggregates"}
@@ -439,6 +454,7 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     wings_import_what_they_may,
     only_the_wiring_knows_old_agents,
     one_file_writes_addresses_and_one_intents,
+    clients_ports_and_servers_ports_stand_apart,
     only_capacity_changes_providers,
     platform_names_no_wing,
     seams_are_small_and_name_their_remote_calls,
@@ -558,6 +574,11 @@ PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Re
                 "network/service/addresses.py": "from roost.network.store.a import a\n",
             },
             "only network/service/claims.py calls roost.network.store.a.a",
+        ),
+        (
+            clients_ports_and_servers_ports_stand_apart,
+            {"network/service/moves.py": "from roost.network.service import addresses, ports\n"},
+            "network/service/moves.py may not import roost.network.service.ports",
         ),
         (
             only_capacity_changes_providers,
