@@ -13,16 +13,15 @@ from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, addresses, claims, exhaustions, notices, quotas, releases
-from roost.network.service.claims import Intents, Want
+from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
+from roost.network.service.claims import Intents
 from roost.network.service.macs import new_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims as claim_rows
+from roost.network.store import claims, ports, subnets
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
-from roost.network.store import ports, subnets
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
@@ -138,7 +137,7 @@ async def _part(networks: Networks, tx: Connection, ports_locked: Sequence[Port]
         await addresses.take_back(tx, [item for parting in partings for item in parting.dropped])
         await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
-    await claim_rows.insert_releases(tx, unclaimed)
+    await claims.insert_releases(tx, unclaimed)
     return unclaimed
 
 
@@ -188,8 +187,7 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
             port = locked[port_id]
             placings = await plan_named(tx, port.network_id, port_id, port.device_owner, address)
             await intents.open(tx, [port_id])
-        want = Want(port_id=port_id, project_id=port.project_id, placings=placings, ticket=intents.tickets[port_id])
-        placing = await claims.claim_one(networks, want)
+        placing = await intents.claim(port, placings, {})
         async with networks.database.transaction() as tx:
             now = await intents.resume(tx, port)
             subnets = await address_rows.lock_provider_subnets(tx, [placing.provider_uuid])
@@ -244,7 +242,7 @@ async def _reserve_batch(
     """
     for _ in range(ROUNDS_MAX):
         ports_locked = await ports.lock_ports(tx, ids)
-        releasing, claiming = await claim_rows.list_busy(tx, ids)
+        releasing, claiming = await claims.list_busy(tx, ids)
         if releasing:
             raise ReleasesPending(releasing)
         lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18

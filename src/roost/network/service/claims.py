@@ -22,6 +22,7 @@ from roost.network.store import claims as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.seams.network import Port as BuildPort
 from roost.seams.placement import (
     Allocations,
     Claimed,
@@ -91,6 +92,17 @@ class Intents:
         for error in (await self.close(tx, [port_id])).values():
             raise error
 
+    async def claim(self, port: Port | BuildPort, placings: tuple[Placing, ...], claim_held: Allocations) -> Placing:
+        """Claim one of the placings for a port with an open intent, beside its claim; return it. Raises its error."""
+        ticket = self.tickets[port.id]
+        want = Want(
+            port_id=port.id, project_id=port.project_id, placings=placings, claim_held=claim_held, ticket=ticket
+        )
+        (answer,) = (await claim(self._networks, [want])).values()
+        if isinstance(answer, RoostError):
+            raise answer
+        return answer
+
     async def resume(self, tx: Connection, port: Port) -> Port:
         """Lock the port that was claimed for and close its intent; return it. Raises PortChanged if it changed."""
         now = (await ports.lock_ports(tx, [port.id])).get(port.id)
@@ -135,14 +147,6 @@ async def expire_intents(networks: Networks) -> int:
         await ports.lock_ports(tx, expired)
         gone = await store.delete_expired_intents(tx, expired)
         return len(await store.release_hanging(tx, gone))
-
-
-async def claim_one(networks: Networks, want: Want) -> Placing:
-    """Claim for one port; return the placing that is claimed. Raises the error that `claim` returns."""
-    (answer,) = (await claim(networks, [want])).values()
-    if isinstance(answer, RoostError):
-        raise answer
-    return answer
 
 
 async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:

@@ -13,9 +13,9 @@ from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotF
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, addresses, builds, claims
+from roost.network.service import Networks, addresses, builds
 from roost.network.service import ports as port_service
-from roost.network.service.claims import Intents, Want
+from roost.network.service.claims import Intents
 from roost.platform.errors import BadRequest, Conflict, NotFound
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
@@ -138,10 +138,7 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
             await intents.open(tx, [port.id])
         if not plan.placings:
             raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")
-        want = Want(
-            port_id=port.id, project_id=port.project_id, placings=plan.placings, ticket=intents.tickets[port.id]
-        )
-        await _bind(networks, wanted, port, await claims.claim_one(networks, want), intents=intents)
+        await _bind(networks, wanted, port, await intents.claim(port, plan.placings, {}), intents=intents)
 
 
 async def _bind(

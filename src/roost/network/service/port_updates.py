@@ -24,14 +24,13 @@ from roost.network.rules.holdings import claim_of
 from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, addresses, automatic, claims, notices, releases
-from roost.network.service.claims import Intents, Want
+from roost.network.service import Networks, addresses, automatic, notices, releases
+from roost.network.service.claims import Intents
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims as claim_rows
-from roost.network.store import port_bindings
+from roost.network.store import claims, port_bindings
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -104,7 +103,7 @@ async def _decide(
     requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
     if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
         _refuse_leaving(port, owner)
-    releasing, _claiming = await claim_rows.list_busy(tx, [port_id])
+    releasing, _claiming = await claims.list_busy(tx, [port_id])
     if releasing:
         raise ReleasesPending(releasing, f"The claim of port {port_id} is still being given back: repeat the request.")
     if activates:
@@ -175,14 +174,7 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 async def _claim_and_write(networks: Networks, change: _Change, intents: Intents) -> list[str]:
     """Claim beside what the port has, under its open intent; then write. Return the servers to be told."""
     port = change.before
-    want = Want(
-        port_id=port.id,
-        project_id=port.project_id,
-        placings=change.placings,
-        claim_held=claim_of(port.addresses),
-        ticket=intents.tickets[port.id],
-    )
-    placing = await claims.claim_one(networks, want)
+    placing = await intents.claim(port, change.placings, claim_of(port.addresses))
     async with networks.database.transaction() as tx:
         await intents.resume(tx, port)
         servers = await _write(networks, tx, change, [placing])
@@ -215,7 +207,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
             await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
-            await claim_rows.insert_releases(tx, [port.id])
+            await claims.insert_releases(tx, [port.id])
         if not touches_addresses and _shown(port) == _shown(change.port):
             return []
         return await notices.note(tx, port, change.port)
