@@ -13,7 +13,7 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
-from roost.network.model.ports import Address, Given, Port, StrayAddress
+from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.ranges import Ranges
@@ -193,8 +193,14 @@ async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:
     await publication_rows.want(tx, sorted({item.provider_uuid for item in addresses}))
 
 
+async def add_pools(tx: Connection, new: Sequence[Subnet]) -> None:
+    """Write the pools of new subnets. All of their addresses are free."""
+    await subnet_rows.insert_pools(tx, new)
+    await store.change_free(tx, FreeChange((), tuple((subnet.id, pool) for subnet in new for pool in subnet.pools)))
+
+
 async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
-    """Write the pools of a subnet that is locked or new, and what follows from them. Return what is free of them."""
+    """Write the pools of a locked subnet, and what follows from them. Return what is free of them."""
     await subnet_rows.set_pools(tx, subnet)
     await subnet_rows.mark_anew(tx, [subnet.id])
     return await set_free(tx, subnet.id, subnet.pools)

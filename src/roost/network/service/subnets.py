@@ -111,9 +111,8 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
         _refuse_overlap(subnet, peers)
         peers.append(subnet)
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
-    for subnet in new:
-        await store.insert_subnet(tx, subnet, spreading=uses.is_automatic(subnet))
-        await addresses.set_pools(tx, subnet)
+    await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
+    await addresses.add_pools(tx, new)
     await network_rows.revise_networks(tx, list(known))
 
 

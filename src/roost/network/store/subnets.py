@@ -36,16 +36,16 @@ async def list_subnets(
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
-INSERT_SUBNET = f"""
--- network.insert_subnet
+INSERT_SUBNETS = f"""
+-- network.insert_subnets
 INSERT INTO network.subnet ({", ".join(_SUBNET)}, spreading)
-SELECT {", ".join(_SUBNET)}, $2::boolean FROM json_populate_record(NULL::network.subnet, $1)
+SELECT {", ".join(_SUBNET)}, id = ANY($2::uuid[]) FROM json_populate_recordset(NULL::network.subnet, $1)
 """  # noqa: S608 - names of fields
 
 
-async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = False) -> None:
-    """Insert a subnet without its pools. spreading: ports made before are still to get addresses of it."""
-    await tx.execute(INSERT_SUBNET, msgspec.json.encode(subnet).decode(), spreading)
+async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
+    """Insert subnets without their pools. spreading: ids; ports made before are still to get addresses of these."""
+    await tx.execute(INSERT_SUBNETS, msgspec.json.encode(new).decode(), spreading)
 
 
 LIST_SPREADING = """
@@ -97,15 +97,22 @@ DELETE FROM network.pool WHERE subnet_id = $1
 INSERT_POOLS = """
 -- network.insert_pools
 INSERT INTO network.pool (subnet_id, first_address, last_address)
-SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
+SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
 """
 
 
+async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
+    """Write the pools of subnets that have none yet."""
+    pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
+    firsts = [addressing.show(pool.first) for _, pool in pools]
+    lasts = [addressing.show(pool.last) for _, pool in pools]
+    await tx.execute(INSERT_POOLS, [subnet_id for subnet_id, _ in pools], firsts, lasts)
+
+
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
-    """Write the pools of a locked or new subnet, in place of those that it had."""
+    """Write the pools of a locked subnet, in place of those that it had."""
     await tx.execute(DELETE_POOLS, subnet.id)
-    firsts = [addressing.show(pool.first) for pool in subnet.pools]
-    await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
+    await insert_pools(tx, [subnet])
 
 
 # Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
