@@ -23,7 +23,7 @@ BARE_NAMES = {
 VERBS = re.compile(
     r"(Accept|Add|Allow|Answer|Append|Ask|Assign|Attach|Begin|Believe|Bind|Bring|Build|Call|Carry|Change|Check|"
     r"Claim|Close|Compare|Confirm|Count|Create|Decide|Delete|Derive|Drop|End|Fill|Find|Forget|Give|Go|Have|Hold|"
-    r"Insert|Join|Keep|Lease|Leave|Let|List|Lock|Log|Make|Mark|Match|Move|Name|Note|Notify|Order|Pass|Publish|"
+    r"Insert|Join|Keep|Lease|Leave|Let|List|Lock|Log|Make|Mark|Match|Move|Name|Note|Notify|Order|Pass|Pin|Publish|"
     r"Put|Raise|Read|Rebuild|Record|Release|Remember|Rename|Repair|Repeat|Replace|Reshape|Return|Run|Say|Search|"
     r"See|Send|Set|Show|Shut|Split|Start|Stop|Take|Tell|Trim|Try|Unassign|Unlock|Wait|Wake|Withdraw|Write|Yield)\b"
 )

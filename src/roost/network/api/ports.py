@@ -108,7 +108,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
 class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind.
 
-    Another null says nothing that could be done: as upstream, it is refused, but for binding:profile, which stays.
+    A null binding:profile stays as it is. Any other null is refused, as upstream does.
     """
 
     name: Text | UnsetType = UNSET

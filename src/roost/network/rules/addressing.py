@@ -77,7 +77,7 @@ def hand_out(
 
 
 def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
-    """Return an address of the pools at random, each as likely; None where the pools have none."""
+    """Return an address of the pools at random, all equally likely; None where the pools have none."""
     total = count(pools)
     if total == 0:
         return None
@@ -288,7 +288,7 @@ def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ..
 def _hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
 ) -> tuple[list[Given | None], FreeRanges]:
-    """Return what each demand gets by itself, whatever its port's other demands get, and the ranges free after it."""
+    """Return what each demand gets, even if other demands of its port get nothing, and the free ranges after it."""
     answers: list[Given | None] = [None] * len(demands)
     free_joined = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
     named: dict[str, set[int]] = {subnet_id: set() for subnet_id in free_joined}

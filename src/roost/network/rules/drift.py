@@ -77,7 +77,7 @@ def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | No
 
 
 def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | None:
-    """Return the drift of a port's claim, if the claim does not count its addresses. port: None if it is deleted."""
+    """Return the drift of a port's claim, if it is not the port's addresses. port: None if it is deleted."""
     claim = claim_of(port.addresses if port else ())
     if same_allocations(held, claim):
         return None
@@ -118,7 +118,7 @@ def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *
 def judge_free(
     subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
 ) -> Drift | None:
-    """Return the drift of free ranges that are not the pools without the held addresses, however they are cut."""
+    """Return the drift, if the free ranges have other addresses than the pools without the held ones."""
     right, joined = addressing.free_of(pools, held), join(free)
     if addressing.count(joined) == addressing.count(free) and joined == right:
         return None

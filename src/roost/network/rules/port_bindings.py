@@ -206,7 +206,7 @@ def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableS
 
 
 def list_addresses_since(port: Port, addresses_before: Sequence[str] | None) -> list[Address]:
-    """Return the port's addresses that it did not have before; none when `addresses_before` is None, so unknown."""
+    """Return the port's addresses that it did not have before; none if those are unknown (None)."""
     return [] if addresses_before is None else [item for item in port.addresses if item.address not in addresses_before]
 
 

@@ -111,7 +111,7 @@ def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tu
 
 
 def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
-    """Return the segment of the changed subnet. Raises why it cannot join one. To name its own again is no change.
+    """Return the segment of the changed subnet. To name its own again is no change. Raises why it cannot join one.
 
     Source: Neutron's _validate_segment on update (LP 1793391).
     """

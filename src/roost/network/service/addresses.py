@@ -185,9 +185,9 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
 
 
 async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:
-    """Make addresses of hidden ports those of other ports, claimed or not; their providers become due for publication.
+    """Give addresses of hidden ports to other ports; the addresses' providers become due for publication.
 
-    addresses: as they are to be. The ports are locked, and so are the subnets.
+    addresses: with the port and the claimed mark that they are to have. The ports and the subnets are locked.
     """
     await store.move(tx, addresses)
     await publication_rows.want(tx, sorted({item.provider_uuid for item in addresses}))

@@ -59,7 +59,7 @@ async def finish(networks: Networks) -> None:
 async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
     """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
 
-    port: locked, as it is to be, with the addresses that it keeps otherwise. behind: the subnets of these, locked.
+    port: the locked port after the change, with the addresses that stay otherwise. behind: their subnets, locked.
     Addresses that the port named in subnets of EUI-64 addresses are replaced too.
     """
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}

@@ -343,7 +343,8 @@ async def _assign(
     demands = [demand for item in assigning.values() for demand in item.demands]
     handed_out = await addresses.hand_out(networks, tx, demands, server_by_port)
     addresses_given = [item for item in handed_out if item is not None]
-    got = {item.port_id for item in addresses_given} | {item.port_id for item in assigning.values() if not item.demands}
+    got = {item.port_id for item in addresses_given}
+    got |= {item.port_id for item in assigning.values() if item.automatic and not item.demands}
     automatic = [item for port_id in got for item in assigning[port_id].automatic]
     addresses_given += await addresses.give_automatic(tx, automatic, server_by_port)
     by_port: dict[str, list[int]] = {port_id: [] for port_id in got}
@@ -360,7 +361,7 @@ def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
 async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], ports_locked: Mapping[str, Port]
 ) -> dict[str, ReachableSubnets]:
-    """Return by provider UUID its reach, and its subnets, locked, where a bind is to get an address."""
+    """Return provider UUID -> which hosts reach it, with its subnets, locked, where a bind is to get an address."""
     binds_with_ports = [(bind, ports_locked[bind.port_id]) for bind in binds if bind.port_id in ports_locked]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}

@@ -119,7 +119,7 @@ async def take(
     """Run `change`, commit it once the ledger agrees to the capacity that it leaves, and publish it.
 
     `change` may be run again, in a new transaction. A process that dies in between leaves a publication that is due.
-    Raises what `change` raises, CapacityInUse, when nothing is changed, and PublicationPending.
+    Raises what `change` raises, PublicationPending, and CapacityInUse; then nothing is changed.
     """
     async with networks.database.transaction() as tx:
         await publications.want(tx, provider_uuids)
@@ -191,7 +191,7 @@ async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: 
 async def claim_with_capacity(
     networks: Networks, sources: Sequence[ProviderSource], claims: Sequence[ConsumerClaim]
 ) -> Claimed | Refused:
-    """Make these claims together, in one step with what is capacity of the sources from now on."""
+    """Make these claims in one step with the inventories that the sources are to have."""
     states = [state for state in map(capacity.provider_state, sources) if state is not None]
     if states:
         return await networks.placement.reshape(states, claims)

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from types import TracebackType
 
-import structlog
 from msgspec import Struct
 
 from roost.network.errors import IpAddressGenerationFailure, PortChanged
 from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, exhaustions, releases
+from roost.network.service import Networks, exhaustions, left_to_reconciler, releases
 from roost.network.store import addresses, ports
 from roost.network.store import claims as store
 from roost.platform.crash import crash_point
@@ -37,8 +36,6 @@ INTENTS_MAX = 1000
 
 AddressesLeft = MutableMapping[tuple[str, ...], int]
 """(provider UUID, resource class) -> addresses left; of subnets that are no capacity: their ids -> addresses left."""
-
-log = structlog.get_logger()
 
 
 class Want(Struct, frozen=True, kw_only=True):
@@ -93,7 +90,10 @@ class Intents:
             raise error
 
     async def claim(self, port: Port | BuildPort, placings: tuple[Placing, ...], claim_held: Allocations) -> Placing:
-        """Claim one of the placings for a port with an open intent, beside its claim; return it. Raises its error."""
+        """Claim one of the placings for a port with an open intent; return it. Raises the error that `claim` returns.
+
+        claim_held: as Want has it.
+        """
         ticket = self.tickets[port.id]
         want = Want(
             port_id=port.id, project_id=port.project_id, placings=placings, claim_held=claim_held, ticket=ticket
@@ -128,18 +128,16 @@ async def abandon(networks: Networks, tickets: Mapping[str, int]) -> None:
     """
     if not tickets:
         return
-    try:
+    with left_to_reconciler("releasing ports' claims", ports=list(tickets)):
         async with networks.database.transaction() as tx:
             await ports.lock_ports(tx, sorted(tickets))
             await store.delete_intents(tx, tickets)
             hanging = await store.release_hanging(tx, list(tickets))
         await releases.work_off_now(networks, hanging)
-    except RoostError as error:
-        log.warning("releasing ports' claims failed; the reconciler retries", ports=list(tickets), reason=str(error))
 
 
 async def expire_intents(networks: Networks) -> int:
-    """Order the release of claims whose intents have expired, since who made them has died; return how many."""
+    """Order the release of claims whose intents have expired: who made them has died. Return how many."""
     async with networks.database.transaction() as tx:
         expired = await store.list_expired_intents(tx, INTENTS_MAX)
         if not expired:
@@ -254,7 +252,7 @@ def _room(addresses_left: AddressesLeft, needs: Mapping[tuple[str, ...], int]) -
 def _with_room(addresses_left: AddressesLeft, placings: Sequence[Placing]) -> list[Placing]:
     """Return the placings that have room.
 
-    When no placing has room in subnets that are no capacity, none is left out for it: trying one says which is full.
+    Where no placing has room in subnets that are no capacity, all are returned: trying one says which subnet is full.
     """
     roomy = [placing for placing in placings if _room(addresses_left, _uncounted(placing)) > 0] or placings
     return [placing for placing in roomy if _room(addresses_left, _counted(placing)) > 0]

@@ -153,7 +153,8 @@ async def _plan(
 ) -> dict[str, Port]:
     """Decide which addresses each port may get; open intents for ports that need some, and make the others now.
 
-    Return the ports that were made, by id. whole: one refusal writes nothing, and no port is made before all can be.
+    Return the ports that were made, by id. whole: nothing is written if one is refused, and no port is made yet if
+    one needs a claim.
     """
     async with networks.database.transaction() as tx:
         read: dict[tuple[str, str], NetworkState | RoostError] = {}

@@ -154,7 +154,8 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
 async def delete_network(networks: Networks, network_id: str, *, revision: int | None = None) -> None:
     """Delete a network with its segments and subnets, in one transaction.
 
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or somebody claims of it.
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or claims of
+    builds or of new ports.
     """
     async with networks.database.transaction() as tx:
         _, providers = await _lock_unused(tx, network_id, revision)

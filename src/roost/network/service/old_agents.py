@@ -32,7 +32,7 @@ async def plan_ports(
 async def _plan_named(
     networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
 ) -> seam.EnsuredPorts | seam.PortsRefused:
-    """Hold ports that are still to be made to the segment of the address that their NIC names; claim nothing."""
+    """Pin ports that are still to be made to the segment of the address that their NIC names. Nothing is claimed."""
     if isinstance(answer, seam.PortsRefused):
         return answer
     planned = []
@@ -123,7 +123,7 @@ def _is_taken(port: Port, wanted: AgentPort) -> bool:
 
 
 async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port) -> None:
-    """Bind with what was claimed at `place`, if the host reaches its segment; else claim of one that it reaches."""
+    """Bind with what the conductor claimed, if the host reaches its segment; else claim on one that it reaches."""
     consumers = await networks.placement.get_consumers([port.id])
     for provider_uuid, resources in (consumers[port.id].allocations if port.id in consumers else {}).items():
         bind = _port_bind(wanted, port, provider_uuid, tuple(resources))

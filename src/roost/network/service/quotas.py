@@ -40,7 +40,7 @@ async def get_details(networks: Networks, project_id: str) -> dict[str, QuotaUsa
 async def set_quotas(
     networks: Networks, project_id: str, quotas: Quotas, *, check_limit: bool = False
 ) -> dict[str, int]:
-    """Write quotas of the project's own; those left out stay. Returns what holds from now on.
+    """Set quotas of the project's own; others stay. Return all its quotas from now on.
 
     check_limit: raise InvalidInput for a quota below what the project has already.
     """
@@ -80,7 +80,7 @@ async def refuse_over(networks: Networks, tx: Connection, resource: Resource, mo
 
 
 async def refuse_many(networks: Networks, resource: Resource, project_ids: Sequence[str]) -> None:
-    """Raise OverQuota when several cannot all be made, before the first is. project_ids: one for each.
+    """Raise OverQuota if several cannot all be made, before the first is made. project_ids: of each.
 
     Each is checked again when it is made.
     """

@@ -48,7 +48,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
 
 
 async def _publish(context: Networks) -> None:
-    """Publish all that is due; a provider that the ledger refuses keeps none of the others from it."""
+    """Publish all that is due. A provider that the ledger refuses does not hold up the others."""
     async with context.database.connection() as connection:
         due = await publication_rows.list_due(connection)
     try:

@@ -77,7 +77,7 @@ _OWNED = {**_COMMON, "project_id": Column("o.project_id"), "tenant_id": Column("
 
 
 def _carrier(field: str, collation: str = "") -> Column:
-    """Return the column of a link's field: of the network's segments, or its own. Several order nothing."""
+    """Return the column of a link's field: of the network's segments, or its own. Several segments order nothing."""
     links = f"SELECT g.{field} FROM network.segment g WHERE g.network_id = o.id"  # noqa: S608 - names of columns
     return Column(
         f"coalesce(nullif(ARRAY({links}), '{{}}'), ARRAY[o.{field}])::text[]",

@@ -114,7 +114,7 @@ async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
     """Give users' ports to servers' builds. The ports are locked, and no device has them.
 
     A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
-    unbound until the build binds it. So a reserved port that is bound is one with which its server runs.
+    unbound until the build binds it. So with a reserved port that is bound, its server runs.
     """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],

@@ -255,7 +255,7 @@ GROUP BY s.provider_uuid, a.subnet_id
 
 
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
-    """Return provider UUID -> subnet id -> holdings. Subnets where the pools alone say it are left out."""
+    """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
     holdings: dict[str, dict[str, Holdings]] = {}
     for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
         provider_uuid, subnet_id, *counts = row
