@@ -23,7 +23,7 @@ BARE_NAMES = {
 VERBS = re.compile(
     r"(Accept|Add|Allow|Answer|Append|Ask|Assign|Attach|Begin|Believe|Bind|Bring|Build|Call|Carry|Change|Check|"
     r"Claim|Close|Compare|Confirm|Count|Create|Decide|Delete|Derive|Drop|End|Fill|Find|Forget|Give|Go|Have|Hold|"
-    r"Insert|Join|Keep|Lease|Leave|Let|List|Lock|Log|Make|Mark|Match|Move|Name|Note|Notify|Order|Pass|Publish|"
+    r"Insert|Join|Keep|Lease|Leave|Let|List|Lock|Log|Make|Mark|Match|Move|Name|Note|Notify|Order|Pass|Pin|Publish|"
     r"Put|Raise|Read|Rebuild|Record|Release|Remember|Rename|Repair|Repeat|Replace|Reshape|Return|Run|Say|Search|"
     r"See|Send|Set|Show|Shut|Split|Start|Stop|Take|Tell|Trim|Try|Unassign|Unlock|Wait|Wake|Withdraw|Write|Yield)\b"
 )
@@ -56,7 +56,7 @@ OLD_AGENTS = "old_agents"
 IN_A_SERVICE = rf"roost\.\w+\.({OLD_AGENTS}\.)?"
 KNOW_OLD_AGENTS = {
     *("cli/serving/cloud_wiring.py", "cli/managing/upgrade_check.py"),
-    *("cli/agent_command.py", "agent/agent.py", "network/api/ports.py"),
+    *("cli/agent_command.py", "agent/agent.py", "network/api/ports.py", "clients/local_network.py"),
 }
 """What wires them, in services and in agents; release 2.0 takes these lines out, and deletes the rest."""
 
@@ -135,6 +135,21 @@ class Module:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found += ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
         return found
+
+    @cached_property
+    def uses(self) -> list[tuple[str, int]]:
+        """(what is named by way of an imported module: the module and the name in it, line)."""
+        alias_of = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in self.nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        return [
+            (f"{alias_of[node.value.id]}.{node.attr}", node.lineno)
+            for node in self.nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in alias_of
+        ]
 
 
 House = Sequence[Module]
@@ -228,18 +243,7 @@ def structs_of_two_rooms_are_in_the_model(house: House) -> Iterator[Breach]:
         if isinstance(node, ast.ClassDef)
     }
     for module in house:
-        alias_of = {
-            alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in module.nodes
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        attributes = [
-            (f"{alias_of[node.value.id]}.{node.attr}", node.lineno)
-            for node in module.nodes
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in alias_of
-        ]
-        for name, line in [*module.imports, *attributes]:
+        for name, line in [*module.imports, *module.uses]:
             owner = structs.get(name)
             if owner and owner.room != module.room and "store" in (owner.room, module.room):
                 yield module, line, f"{name} is used by two rooms: it belongs in the model of {owner.wing}"
@@ -308,6 +312,58 @@ def only_the_wiring_knows_old_agents(house: House) -> Iterator[Breach]:
         for imported, line in module.imports if not is_of_them and module.path not in KNOW_OLD_AGENTS else ():
             if imported.startswith("roost.") and OLD_AGENTS in imported.split("."):
                 yield module, line, f"only what wires old agents imports {imported}"
+
+
+WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) network\.(\w+)(?! a SET assigned_for = NULL)\b")
+"""A write of a table; which build an address was assigned for is the port's, and changed with it."""
+WRITERS = {"address": "addresses", "free_range": "addresses", "intent": "claims"}
+"""Table of the network schema -> the one file of network/service that writes it."""
+
+
+def one_file_writes_addresses_and_one_intents(house: House) -> Iterator[Breach]:
+    writers: dict[str, str] = {}
+    for module in (module for module in house if module.wing == "network" and module.room == "store"):
+        tables = {
+            name.id: table
+            for node in module.tree.body
+            if isinstance(node, ast.Assign)
+            for name in node.targets
+            if isinstance(name, ast.Name)
+            for table in WRITES.findall(ast.unparse(node.value))
+            if table in WRITERS
+        }
+        for function in (node for node in module.tree.body if isinstance(node, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and node.id in tables:
+                    writers[f"{module.name}.{function.name}"] = WRITERS[tables[node.id]]
+    for module in (module for module in house if module.wing == "network"):
+        for name, line in module.imports + module.uses if module.room != "store" else ():
+            if name in writers and module.path != f"network/service/{writers[name]}.py":
+                yield module, line, f"only network/service/{writers[name]}.py calls {name}"
+
+
+PORTS_OF_CLIENTS = {"ports", "port_updates", "port_bindings", "creation"}
+PORTS_OF_SERVERS = {"builds", "moves"}
+"""Files of network/service: ports as clients ask for them, and as the conductor does."""
+
+
+def clients_ports_and_servers_ports_stand_apart(house: House) -> Iterator[Breach]:
+    sides = (PORTS_OF_CLIENTS, PORTS_OF_SERVERS)
+    for module in house:
+        name = module.path.removeprefix("network/service/").removesuffix(".py")
+        others = [other for side, others in (sides, sides[::-1]) if name in side for other in others]
+        for imported, line in module.imports:
+            if any(_within(imported, f"roost.network.service.{other}") for other in others):
+                yield module, line, f"{module.path} may not import {imported}"
+
+
+def only_capacity_changes_providers(house: House) -> Iterator[Breach]:
+    """The audit reads them with `get_providers`. Claims alone change no provider."""
+    changes = {"ensure_providers", "fit_providers", "reshape", "delete_providers", "set_placement_aggregates"}
+    for module in house:
+        for node in module.nodes if module.wing == "network" and module.path != "network/service/capacity.py" else ():
+            if isinstance(node, ast.Attribute) and node.attr in changes:
+                yield module, node.lineno, f"only network/service/capacity.py calls {node.attr}"
 
 
 def platform_names_no_wing(house: House) -> Iterator[Breach]:
@@ -397,6 +453,9 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     transactions_belong_to_services,
     wings_import_what_they_may,
     only_the_wiring_knows_old_agents,
+    one_file_writes_addresses_and_one_intents,
+    clients_ports_and_servers_ports_stand_apart,
+    only_capacity_changes_providers,
     platform_names_no_wing,
     seams_are_small_and_name_their_remote_calls,
     imports_make_no_circle,
@@ -499,6 +558,32 @@ PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Re
             rooms_import_what_they_may,
             {"compute/old_agents/rules/a.py": "from roost.compute.old_agents.store import b\n"},
             "a rule file may not",
+        ),
+        (
+            one_file_writes_addresses_and_one_intents,
+            {
+                "network/store/a.py": 'A = """\n-- network.a\nDELETE FROM network.address"""\nasync def a(): b(A)\n',
+                "network/service/b.py": "from roost.network.store import a as rows\nx = rows.a\n",
+            },
+            "only network/service/addresses.py calls roost.network.store.a.a",
+        ),
+        (
+            one_file_writes_addresses_and_one_intents,
+            {
+                "network/store/a.py": "A = f'WITH b AS (SELECT) INSERT INTO network.intent {x}'\nasync def a(): b(A)\n",
+                "network/service/addresses.py": "from roost.network.store.a import a\n",
+            },
+            "only network/service/claims.py calls roost.network.store.a.a",
+        ),
+        (
+            clients_ports_and_servers_ports_stand_apart,
+            {"network/service/moves.py": "from roost.network.service import addresses, ports\n"},
+            "network/service/moves.py may not import roost.network.service.ports",
+        ),
+        (
+            only_capacity_changes_providers,
+            {"network/service/a.py": "x = networks.placement.reshape([], [])\n"},
+            "only network/service/capacity.py calls reshape",
         ),
         (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),

@@ -117,7 +117,7 @@ async def test_the_address_is_claimed_by_the_server_itself_and_shown_under_the_n
     with pytest.raises(PortNotFound):
         await ports.update_port(world.networks, port_id, PortChanges(name="mine"))
     with pytest.raises(TagResourceNotFound):
-        await tags.get_tags(world.networks, "port", port_id)
+        await tags.change_tags(world.networks, "port", port_id, tuple)
 
 
 async def test_one_too_many_is_refused_with_what_each_cell_has_left(world: World) -> None:

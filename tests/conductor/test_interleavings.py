@@ -14,7 +14,8 @@ from roost.compute.service import nics
 from roost.compute.service.servers import get_server
 from roost.conductor import finish
 from roost.network.model.ports import PortChanges, PortFilter, PortRequest
-from roost.network.service import named, ports
+from roost.network.service import builds as port_builds
+from roost.network.service import ports
 from roost.platform.database import Database
 from roost.platform.errors import TransactionVictim
 from roost.seams.compute import PortsChange
@@ -112,7 +113,7 @@ async def test_a_conductor_that_wakes_before_it_assigns_a_named_address_takes_no
     """It finds the address taken: by the very port for which another has assigned it meanwhile."""
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id, fixed_ip="10.1.0.4")
-    async with world.asleep(named, "assign_address", before=True):
+    async with world.asleep(port_builds, "assign_address", before=True):
         await world.run()
         assert await world.statuses() == {server: "ACTIVE"}
     assert await world.statuses() == {server: "ACTIVE"}

@@ -63,7 +63,7 @@ class Cloud:
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,
             enable_dhcp=True, pools=plan.pools, **{"name": "", **more},
         )  # fmt: skip
-        return await subnets.create_subnet(self.networks, wanted)
+        return (await subnets.create_subnets(self.networks, [wanted]))[0]
 
     async def routed(self, *cidrs: str) -> tuple[Network, list[Segment]]:
         """A network with a segment `rack<n>` for each cidr, and a host `h<n>` on it."""

@@ -188,6 +188,23 @@ def test_an_address_is_shown_as_it_is_read(address: int) -> None:
     assert addressing.version_of(address) == (6 if ":" in addressing.show(address) else 4)
 
 
+@pytest.mark.parametrize(("text", "shown"), [("10.0.0.1", "10.0.0.1"), ("2001:DB8:0::1", "2001:db8::1")])
+def test_an_address_has_one_text(text: str, shown: str) -> None:
+    assert addressing.canonical(text) == shown
+
+
+def test_ranges_are_read_from_the_texts_of_their_ends() -> None:
+    first, last = addressing.parse("10.0.0.9"), addressing.parse("10.0.1.2")
+    assert addressing.parse_range("10.0.0.9", "10.0.1.2") == AddressRange(first, last)
+    assert addressing.parse_ranges(["10.0.0.9"] * 2, ["10.0.1.2", "10.0.0.9"]) == (
+        AddressRange(first, last),
+        AddressRange(first, first),
+    )
+    assert addressing.parse_ranges([], []) == ()
+    with pytest.raises(InvalidInput):
+        addressing.parse_range("10.0.0.9", "10.0.1")
+
+
 @pytest.mark.parametrize("text", ["", "10.0.0", "10.0.0.256", "::1", "::ffff:10.0.0.1", "fe80::1%eth0", "2001:db8::g"])
 def test_what_no_port_can_have_is_no_address(text: str) -> None:
     with pytest.raises(InvalidInput):

@@ -10,7 +10,7 @@ from roost.network.model.networks import AddressRange, HeldCounts, Network, Subn
 from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.rules.availability import Counts, availabilities
 from roost.network.service import availability, ports
-from roost.network.store import availability as availability_rows
+from roost.network.store import addresses as address_rows
 
 
 def a_network(number: int = 1) -> Network:
@@ -149,13 +149,13 @@ async def test_a_page_counts_the_addresses_of_its_networks_alone(cloud: Cloud, m
     for number in range(5):
         await cloud.plain(f"10.{number}.0.0/28")
     counted: list[int] = []
-    count_held = availability_rows.count_held
+    count_held = address_rows.count_held
 
     async def record(tx: Any, subnet_ids: Sequence[str]) -> Any:
         counted.append(len(subnet_ids))
         return await count_held(tx, subnet_ids)
 
-    monkeypatch.setattr(availability_rows, "count_held", record)
+    monkeypatch.setattr(address_rows, "count_held", record)
     api, path = Api(cloud), "/v2.0/network-ip-availabilities"
     seen: list[str] = []
     link = f"{path}?limit=2&ip_version=4"

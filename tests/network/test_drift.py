@@ -9,13 +9,12 @@ from tests.network.parts import SLAAC, a_port, a_source, a_subnet, an_address
 
 from roost.network.model.networks import AddressRange
 from roost.network.model.ports import BuildPort, FreeChange, Port
-from roost.network.rules import drift, segments
+from roost.network.rules import addressing, drift, segments
 from roost.network.rules.drift import (
     PORT_LATE,
     PORT_RESERVED,
     PORT_STRAY,
     PORT_UNOWNED,
-    change_free,
     judge_server_port,
 )
 from roost.platform.drift import Kind
@@ -78,7 +77,7 @@ def port(**facts: bool) -> BuildPort:
     ids=["nothing", "all of it is free again", "nothing is free any more", "one begins where another did"],
 )
 def test_free_ranges_are_replaced_whole(free: list[AddressRange], wanted: list[AddressRange]) -> None:
-    change = change_free("s", free, wanted)
+    change = addressing.difference({"s": free}, {"s": wanted})
     assert change == FreeChange(tuple(("s", one) for one in free), tuple(("s", one) for one in wanted))
 
 
@@ -96,7 +95,7 @@ def pools(*pairs: tuple[int, int]) -> list[AddressRange]:
     ],
 )
 def test_free_is_what_the_pools_have_and_nobody_holds(held: tuple[int, ...], free: list[tuple[int, int]]) -> None:
-    assert drift.free_of(pools((1, 5), (6, 9), (20, 29)), held) == tuple(pools(*free))
+    assert addressing.free_of(pools((1, 5), (6, 9), (20, 29)), held) == tuple(pools(*free))
 
 
 @pytest.mark.parametrize(

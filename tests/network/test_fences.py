@@ -12,7 +12,7 @@ from tests.next_call import after, instead
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import port_bindings
-from roost.network.service import named, ports, releases, subnets
+from roost.network.service import builds, ports, releases, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.platform.errors import TransactionVictim
 from roost.seams.network import BindRefused, EnsuredPorts, Nic, PortBind, PortsRefused
@@ -120,7 +120,7 @@ async def test_a_server_whose_port_is_deleted_right_after_it_got_its_named_addre
     async def deleted() -> None:
         await ports.delete_port(cloud.networks, port_bindings.port_id(server.server_id, nic))
 
-    after(named, "assign_address", deleted)
+    after(builds, "assign_address", deleted)
     refused, ensured = await cloud.client.ensure_ports([server, other])
     assert isinstance(refused, PortsRefused)
     assert refused.reason.endswith("was deleted while the server was being built.")

@@ -13,8 +13,8 @@ from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortChanges
 from roost.network.service import (
-    addresses,
     audit_flat,
+    claims,
     port_bindings,
     port_updates,
     ports,
@@ -35,7 +35,7 @@ async def test_a_port_that_changes_while_a_pool_is_cut_has_claims_for_all_that_i
     """Its claim was decided before the pool is cut; what is outside it since then stays claimed."""
     network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
     held = await port(cloud, network, 11)
-    real, planned, changed = addresses.claim, asyncio.Event(), asyncio.Event()
+    real, planned, changed = claims.claim, asyncio.Event(), asyncio.Event()
     updating: list[asyncio.Task[Any]] = []
 
     async def claim_any(*args: Any, **more: Any) -> Any:
@@ -48,7 +48,7 @@ async def test_a_port_that_changes_while_a_pool_is_cut_has_claims_for_all_that_i
         updating.append(asyncio.create_task(ports.update_port(cloud.networks, held.id, changes)))
         await planned.wait()
 
-    monkeypatch.setattr(addresses, "claim", claim_any)
+    monkeypatch.setattr(claims, "claim", claim_any)
     await happens()
     (subnet,) = await subnets.list_subnets(cloud.networks)
     await subnets.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((12, 19))))

@@ -201,11 +201,11 @@ ASSIGNED = an_address(NEW, assigned_for=SERVER)
 @pytest.mark.parametrize(
     ("port", "restore", "parting"),
     [
-        (replace(MADE, addresses=(an_address(OLD),)), False, Parting("p", None, (("s", OLD),), True)),
+        (replace(MADE, addresses=(an_address(OLD),)), False, Parting("p", None, (an_address(OLD),), True)),
         (MADE, True, Parting("p", None, (), True)),
         (replace(LENT, reserved_from=ORIGIN), True, Parting("p", ORIGIN, (), False)),
         (replace(LENT, reserved_from=ORIGIN), False, Parting("p", PortOrigin(), (), False)),
-        (replace(LENT, addresses=(ASSIGNED,)), True, Parting("p", PortOrigin(), (("s", NEW),), True)),
+        (replace(LENT, addresses=(ASSIGNED,)), True, Parting("p", PortOrigin(), (ASSIGNED,), True)),
         (replace(LENT, addresses=(ASSIGNED,)), False, Parting("p", PortOrigin(), (), False)),
         (replace(LENT, addresses=(ASSIGNED,), reserved_from=None), True, Parting("p", PortOrigin(), (), False)),
         (replace(LENT, addresses=()), False, Parting("p", PortOrigin(), (), True)),

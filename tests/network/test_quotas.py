@@ -42,6 +42,21 @@ def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, ref
         assert f"{used} of at most {maximum}, and {more} more {'was' if more == 1 else 'were'} asked for." in reason
 
 
+@pytest.mark.parametrize(
+    ("wants", "refused"),
+    [
+        ([], []),
+        ([("a", 1), ("a", 1), ("a", 1)], [False, False, True]),
+        ([("a", 3), ("a", 2)], [True, False]),
+        ([("a", 2), ("b", 9), ("a", 0), ("a", 1)], [False, False, False, True]),
+    ],
+    ids=["nobody", "one by one", "a refusal takes nothing", "others have no limit, and nothing is never too much"],
+)
+def test_the_first_get_what_there_is(wants: list[tuple[str, int]], refused: list[bool]) -> None:
+    reasons = rules.grant({"a": QuotaUsage("a", "port", 5, 3)}, wants)
+    assert [reason is not None for reason in reasons] == refused
+
+
 @pytest.mark.parametrize(("maximum", "fits"), [(0, False), (2, False), (3, True), (-1, True)])
 def test_a_new_quota_is_not_below_what_is_used(maximum: int, fits: bool) -> None:
     reason = rules.refusal_of_limit(QuotaUsage(PROJECT, "port", 9, 3), maximum)

@@ -45,9 +45,14 @@ ROUTED = a_state(RACK1, RACK2, segmented=True)
 def plan(
     state: NetworkState, host: str | None = None, fixed_ips: Sequence[FixedIpRequest] | None = None, owner: str = ""
 ) -> AddressPlan:
-    return requests.plan_addresses(
-        "p", state, device_owner=owner, host=HOSTS[host], host_name=host or "", fixed_ips=fixed_ips
-    )
+    state = replace(state, host=HOSTS[host], host_name=host or "")
+    return requests.plan_addresses("p", state, device_owner=owner, fixed_ips=fixed_ips)
+
+
+@pytest.mark.parametrize(("host", "reached"), [("h1", ["g1"]), ("h2", ["g2"]), ("nowhere", [])])
+def test_a_host_reaches_providers_of_its_physical_networks(host: str, reached: list[str]) -> None:
+    state = replace(ROUTED, host=HOSTS[host], host_name=host)
+    assert [uuid for uuid in state.physical_networks if state.reaches(uuid)] == reached
 
 
 STATES = {"routed": ROUTED, "plain": a_state(PLAIN), "no subnets": a_state()}
@@ -223,11 +228,9 @@ BARE, OTHER = Host("bare", frozenset()), Host("other", frozenset({"office"}))
 )
 def test_a_refusal_says_what_there_is(host: Host | None, text: str, error: str, says: str) -> None:
     """An operator who mistyped a host or an address need not look up what was meant."""
+    state = replace(ROUTED, host=host, host_name="" if text else "h")
     with pytest.raises(getattr(errors, error), match=says):
-        requests.plan_addresses(
-            "p", ROUTED, device_owner="", host=host, host_name="" if text else "h",
-            fixed_ips=named(text) if text else None,
-        )  # fmt: skip
+        requests.plan_addresses("p", state, device_owner="", fixed_ips=named(text) if text else None)
 
 
 def test_a_named_fixed_ip_says_something() -> None:
@@ -345,7 +348,7 @@ def test_a_port_is_bound_where_its_addresses_are(
     state: NetworkState, host: str, addresses: list[Address], error: str | None
 ) -> None:
     def refuse() -> None:
-        requests.refuse_host(a_port(*addresses), addresses, state, host=HOSTS[host], host_name=host)
+        requests.refuse_host(a_port(*addresses), addresses, replace(state, host=HOSTS[host], host_name=host))
 
     if error is None:
         refuse()

@@ -1,7 +1,20 @@
 """The network service next door."""
 
+from collections.abc import Sequence
+
 from roost.clients.local import Local, method
-from roost.network.service import Networks, adoptions, attachments, builds, capacity, moves, unknown_guests, views
+from roost.network.service import (
+    Networks,
+    adoptions,
+    attachments,
+    builds,
+    capacity,
+    moves,
+    old_agents,
+    unknown_guests,
+    views,
+)
+from roost.seams.network import EnsuredPorts, PortsRefused, ServerNics
 
 
 class LocalNetwork(Local[Networks]):
@@ -20,7 +33,6 @@ class LocalNetwork(Local[Networks]):
     count_held_addresses = method(unknown_guests.count_held_addresses)
     adopt_ports = method(adoptions.adopt_ports)
     list_holding_hosts = method(unknown_guests.list_holding_hosts)
-    ensure_ports = method(builds.ensure_ports)
     bind_ports = method(builds.bind_ports)
     unassign_ports = method(builds.unassign_ports)
     settle_ports = method(builds.settle_ports)
@@ -35,3 +47,11 @@ class LocalNetwork(Local[Networks]):
     get_hosts = method(views.get_hosts)
     list_noticed_servers = method(views.list_noticed_servers)
     list_unsettled_aggregates = method(views.list_unsettled_aggregates)
+
+    async def ensure_ports(
+        self, servers: Sequence[ServerNics], *, placed: bool = False, make: bool = True
+    ) -> list[EnsuredPorts | PortsRefused]:
+        """See BuildClient.ensure_ports."""
+        if not make:
+            return await old_agents.plan_ports(self.service, servers)
+        return await builds.ensure_ports(self.service, servers, placed=placed)

@@ -31,7 +31,7 @@ from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.hosts import count_promising
 from roost.network.service import audit as network_audit
-from roost.network.service.gaps import list_gaps
+from roost.network.service.views import list_gaps
 from roost.placement.rules.drift import ALLOCATION_UNBACKED
 from roost.placement.service import audit as ledger_audit
 from roost.placement.service.ledger import Ledger, sync_standard_names

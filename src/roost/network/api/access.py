@@ -110,7 +110,7 @@ class Access:
         return verdict
 
     def enforce_attributes(self, rule: str, item: Struct, target: Mapping[str, str]) -> None:
-        """Raise Forbidden unless the caller may set each attribute that the body sets, beyond the defaults."""
+        """Raise Forbidden unless the caller may set each attribute that the body sets to other than its default."""
         for name in _said(rule, item):
             self.enforce(name, target)
 
@@ -189,7 +189,7 @@ def given_project(item: Struct) -> str | None:
 
 @cache
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
-    """Return (name, name that clients use, default) of every field, once: a body may have many thousands."""
+    """Return (name, name in the API, default) of every field of a struct. Cached: a body may have many structs."""
     return tuple(
         (item.name, item.encode_name, item.default if item.default_factory is NODEFAULT else item.default_factory())
         for item in msgspec.structs.fields(kind)

@@ -41,7 +41,7 @@ class LinkDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
-    """One network; provider:* where it has one segment or says itself what carries it, `segments` where several."""
+    """One network. provider:* are its one segment's, or its own; `segments` has them where there are several."""
 
     name: str
     tenant_id: str

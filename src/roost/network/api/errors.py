@@ -9,41 +9,30 @@ from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, NotFound, RoostError
 from roost.platform.http import Problem
 
-BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
-    400: (
-        errors.InvalidInput, errors.SegmentsSetInConjunctionWithProviders, errors.SegmentsContainDuplicateEntry,
-        errors.SubnetsNotAllAssociatedWithSegments, errors.NetworkIdsDontMatch, errors.OutOfBoundsAllocationPool,
-        errors.DNSNameServersExhausted, errors.HostRoutesExhausted, errors.SubnetSegmentAssociationChangeNotAllowed,
-        errors.NoUpdateSubnetWhenMultipleSegmentsOnNetwork, errors.InvalidSubnetServiceType,
-        errors.AllocationOnAutoAddressSubnet, errors.InvalidIpForNetwork, errors.InvalidIpForSubnet,
-        errors.FixedIpsSubnetsNotOnSameSegment,
-    ),
-    404: (
-        errors.AgentNotFound, errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound,
-        errors.PortNotFound, errors.PortBindingNotFound, errors.TenantQuotaNotFound, errors.TagResourceNotFound,
-        errors.TagNotFound,
-    ),
-    409: (
-        errors.VlanIdInUse, errors.FlatNetworkInUse, errors.TunnelIdInUse, errors.InvalidSharedSetting,
-        errors.NetworkMTUSubnetConflict, errors.NetworkInUse, errors.SegmentInUse, errors.SubnetInUse,
-        errors.PortBindingAlreadyActive, errors.PortBindingAlreadyExists, errors.PortBound, errors.PortInUse,
-        errors.OverlappingAllocationPools, errors.GatewayConflictWithAllocationPools, errors.GatewayIpInUse,
-        errors.IpAddressGenerationFailure, errors.IpAddressGenerationFailureNoMatchingSubnet,
-        errors.IpAddressAlreadyAllocated, errors.MacAddressInUse, errors.HostNotCompatibleWithFixedIps,
-        errors.HostNotConnectedToAnySegment, errors.OverQuota,
-    ),
-    412: (errors.RevisionNumberConstraintFailed,),
-    503: (errors.AddressesWithheld, errors.PortChanged, errors.PublicationPending),
-}  # fmt: skip
+STATUSES: dict[type[RoostError], int] = {
+    errors.PortChanged: 503,
+    errors.AddressesWithheld: 503,
+    errors.PublicationPending: 503,
+    errors.RevisionNumberConstraintFailed: 412,
+    BadRequest: 400,
+    NotFound: 404,
+    Conflict: 409,
+}
+"""Kind of error -> its status; the first kind that an error is of counts."""
 
 PROBLEMS: dict[type[Exception], Problem] = {
-    **{kind: Problem(status, code=kind.__name__) for status, kinds in BY_STATUS.items() for kind in kinds},
+    **{
+        kind: Problem(next(STATUSES[base] for base in STATUSES if issubclass(kind, base)), code=kind.__name__)
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__
+    },
     errors.PortNotCompute: Problem(400, code="BadRequest"),
     Forbidden: Problem(403, code="PolicyNotAuthorized"),
     BadRequest: Problem(400, code="HTTPBadRequest"),
     NotFound: Problem(404, code="HTTPNotFound"),
     Conflict: Problem(409, code="HTTPConflict"),
 }
+"""Every error of the wing is answered by its own name, but for one."""
 
 
 def neutron_error(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:

@@ -26,7 +26,7 @@ COLLECTIONS = {
 
 
 class Extension(Struct, frozen=True):
-    """Something that clients may rely on. operation: the one without which it is not listed; "" where all are about it.
+    """Something that clients may rely on. operation: listed only if this one is served; "" for always.
 
     Source of names and dates: the upstream extensions of these aliases.
     """
@@ -200,6 +200,6 @@ async def _collections(request: Request) -> Response:
 
 
 def served_extensions(described: Operations) -> dict[str, Extension]:
-    """Return by alias the extensions whose operation is among the described."""
+    """Return alias -> extension, of the extensions that the described operations serve."""
     served = {f"{method} {re.sub('{[^}]*}', '{}', path)}" for path, methods in described.items() for method in methods}
     return {alias: item for alias, item in EXTENSIONS.items() if not item.operation or item.operation in served}

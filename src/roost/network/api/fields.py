@@ -1,4 +1,4 @@
-"""The types of attributes, which say in the OpenAPI document what is checked later too, and structs that share fields.
+"""Types of attributes, described for the OpenAPI document, and copies between structs that share fields.
 
 A body is decoded by its types, whose refusals name a type. Ids, addresses and what is not served are read later, and
 refused in the API's own words: their types only describe them in the document. Conditions on other attributes, or on
@@ -50,7 +50,7 @@ Nothing = Annotated[Raw, described(enum=[None])] | UnsetType
 
 @cache
 def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
-    """Return the attributes that are not served: field -> (name that clients use, the values that ask for nothing)."""
+    """Return the attributes that are not served: field -> (its name in the API, the values that ask for nothing)."""
     return {
         item.name: (item.encode_name, part.__metadata__[0].extra_json_schema["allOf"][0]["enum"])
         for item in struct_fields(kind)
@@ -60,7 +60,7 @@ def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
 
 
 def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
-    """Return a struct with the fields that another has by the same names, and the computed ones. UNSET is left out.
+    """Return a struct of a kind: the fields of `item` with the same names, but for UNSET, and the computed ones.
 
     A field that is copied must have one type in both.
     """

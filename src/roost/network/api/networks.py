@@ -152,11 +152,7 @@ def _link(body: LinkBody) -> Link | None:
         if body.segmentation_id is not None:
             raise InvalidInput("provider:segmentation_id needs a provider:network_type.")
         return None
-    link = Link(
-        network_type=kind,
-        physical_network=body.physical_network,
-        segmentation_id=parse_segmentation_id(body.segmentation_id),
-    )
+    link = Link(kind, body.physical_network, parse_segmentation_id(body.segmentation_id))
     refuse_link(link, "provider:")
     return link
 

@@ -57,7 +57,7 @@ def _refine(structs: Mapping[str, Schema], _bodies: Sequence[Any], _version: Ver
 
 
 def _fold(schema: Any) -> Any:
-    """Return the schema in which what `described` says of a type stands beside, or over, what the type says."""
+    """Return the schema with every `allOf` folded in: what `described` says replaces what the type says."""
     if isinstance(schema, list):
         return [_fold(part) for part in schema]
     if not isinstance(schema, dict):

@@ -108,7 +108,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
 class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind.
 
-    Another null says nothing that could be done: as upstream, it is refused, but for binding:profile, which stays.
+    A null binding:profile stays as it is. Any other null is refused, as upstream does.
     """
 
     name: Text | UnsetType = UNSET
@@ -205,7 +205,7 @@ def _nic_tag(profile: Profile | None) -> str | None:
 
 
 def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
-    """Return the request of an agent that makes a port for a NIC on its host. Raises InvalidInput, BadRequest."""
+    """Return an agent's request to make a port for a NIC on its host. Raises InvalidInput, BadRequest."""
     request = _request(body, default_project)
     addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
     nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
@@ -213,7 +213,7 @@ def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort
 
 
 def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None) -> AgentPort:
-    """Return what an agent asks for that binds an existing port to its host. Raises InvalidInput, BadRequest."""
+    """Return an agent's request to bind an existing port to its host. Raises InvalidInput, BadRequest."""
     changes = _changes(body, revision)
     server_id = parse_uuid("device_id", changes.device_id or "")
     nic = Nic(tag=tag, network_id=port.network_id)
@@ -246,7 +246,7 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
     return tuple(
         FixedIpRequest(
             subnet_id=None if item.subnet_id is None else parse_uuid("fixed_ips: subnet_id", item.subnet_id),
-            ip_address=None if item.ip_address is None else addressing.show(addressing.parse(item.ip_address)),
+            ip_address=None if item.ip_address is None else addressing.canonical(item.ip_address),
         )
         for item in items
     )

@@ -77,8 +77,8 @@ class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
 class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT subnets/{id}: what is left out stays.
 
-    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none. Nulls of others,
-    but of segment_id, say nothing that could be done: as upstream, they are refused.
+    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none. Any other null
+    is refused, as upstream does, but of segment_id.
     """
 
     name: Text | UnsetType = UNSET

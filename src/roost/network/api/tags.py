@@ -49,19 +49,15 @@ def _rule(verb: str, resource: Resource[Any]) -> Rule:
 
 def _of_all(context: Networks, resource: Resource[Any]) -> dict[str, Operation]:
     async def show(request: Request) -> Response:
-        return json_response({"tags": await service.get_tags(context, resource.name, _id(request, resource))})
+        return json_response({"tags": await _change(context, resource, request, tuple)})
 
     async def add(request: Request) -> Response:
-        body = await read_json(request, TagsEnvelope)
-        new = rules.replaced(body.tags)
-        has = await service.change_tags(
-            context, resource.name, _id(request, resource), lambda has: rules.added(has, new)
-        )
-        return json_response({"tags": has}, 201)
+        new = rules.replaced((await read_json(request, TagsEnvelope)).tags)
+        tags = await _change(context, resource, request, lambda has: rules.added(has, new))
+        return json_response({"tags": tags}, 201)
 
     async def replace(request: Request) -> Response:
-        body = await read_json(request, TagsEnvelope)
-        tags = rules.replaced(body.tags)
+        tags = rules.replaced((await read_json(request, TagsEnvelope)).tags)
         await _change(context, resource, request, lambda _has: tags)
         return json_response({"tags": tags})
 
@@ -87,7 +83,7 @@ def _of_all(context: Networks, resource: Resource[Any]) -> dict[str, Operation]:
 
 def _of_one(context: Networks, resource: Resource[Any]) -> dict[str, Operation]:
     async def check(request: Request) -> Response:
-        if request.path_params["tag"] not in await service.get_tags(context, resource.name, _id(request, resource)):
+        if request.path_params["tag"] not in await _change(context, resource, request, tuple):
             raise TagNotFound(f"Tag {request.path_params['tag']} could not be found.")
         return Response(status_code=204)
 

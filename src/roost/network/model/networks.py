@@ -33,8 +33,8 @@ class AddressRange(Struct, frozen=True, order=True):
     last: int
 
 
-class Link(Struct, frozen=True, kw_only=True):
-    """What carries a segment: a VLAN of a physical network, a tunnel, ... segmentation_id: None if nobody named one."""
+class Link(Struct, frozen=True):
+    """What carries a segment, such as a VLAN or a tunnel. segmentation_id: None if nobody named one."""
 
     network_type: str
     physical_network: str | None = None
@@ -42,7 +42,7 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 class NetworkOwner(Struct, frozen=True):
-    """Whose a network is, and whether others may use it."""
+    """The owner of a network, and whether other projects may use it."""
 
     project_id: str
     shared: bool
@@ -98,11 +98,7 @@ class SegmentRequest(Struct, frozen=True, kw_only=True):
     @property
     def link(self) -> Link:
         """Return the link that carries the segment."""
-        return Link(
-            network_type=self.network_type,
-            physical_network=self.physical_network,
-            segmentation_id=self.segmentation_id,
-        )
+        return Link(self.network_type, self.physical_network, self.segmentation_id)
 
 
 class Segment(SegmentRequest, frozen=True, kw_only=True):
@@ -220,7 +216,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """Counts of the addresses that ports hold in a subnet, by whether they are claimed, and inside its pools."""
+    """How many addresses of a subnet ports hold: claimed ones inside and outside its pools, unclaimed ones inside."""
 
     claimed_inside: int = 0
     claimed_outside: int = 0

@@ -86,7 +86,7 @@ class Port(Struct, frozen=True, kw_only=True):
 
 
 class Binding(Struct, frozen=True, kw_only=True):
-    """A port's tie to a host; "" while it has none. profile: JSON. active: the one that the port's row has."""
+    """A port's tie to a host; "" while it has none. profile: JSON. active: it is the one in the port's row."""
 
     host: str
     vnic_type: str = "normal"
@@ -96,7 +96,7 @@ class Binding(Struct, frozen=True, kw_only=True):
 
 
 class BuildPort(Struct, frozen=True, kw_only=True):
-    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
+    """A server's port: made by Roost, reserved by a build, or attached by a user.
 
     reserved: a build has the port or an address of it. port_reserved: a build has the port itself.
     """
@@ -196,13 +196,13 @@ class NewPort(Struct, frozen=True):
 class Parting(Struct, frozen=True):
     """What becomes of a port when its server goes.
 
-    origin: the state to which it is restored; None: it is deleted. dropped: the (subnet id, address) that it loses.
+    origin: the state to which it is restored; None: it is deleted. dropped: the addresses that it loses.
     unclaims: its claim may count more addresses than it keeps.
     """
 
     port_id: str
     origin: PortOrigin | None
-    dropped: tuple[tuple[str, str], ...]
+    dropped: tuple[Address, ...]
     unclaims: bool
 
     @property

@@ -6,7 +6,7 @@ from roost.network.model.ports import Address
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """A subnet in which a listed address is, how hosts reach it, and who has the address there.
+    """A subnet that a listed address is in, how hosts reach it, and which port has the address there.
 
     port_id: None where no port has it. server_id: whose that port is, "" where it is no server's. of_unknown_guest: the
     port is hidden, and holds the address for a guest on its host.
@@ -27,7 +27,7 @@ class Place(Struct, frozen=True, kw_only=True):
 class HeldPort(Struct, frozen=True, kw_only=True):
     """A hidden port as it should be: one for each NIC of a guest on each provider.
 
-    listed: what the guest has, (subnet id, address). addresses: those of them that no other port has.
+    listed: what the guest has, as (subnet id, address). addresses: the listed ones that no other port has.
     """
 
     id: str

@@ -60,9 +60,9 @@ def hand_out(
 ) -> tuple[list[Given | None], FreeChange]:
     """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
-    A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start, then
-    from the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a
-    named address. starts: subnet id -> the address to start at; a subnet that is left out starts at its lowest.
+    A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start upwards,
+    then from the lowest. free: of each subnet as many ranges in this order as there are demands and one more, and the
+    ranges of named addresses. starts: subnet id -> the address to start at; left out, it is the lowest.
     """
     answers, free_after = _hand_out(demands, free, starts or {})
     short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
@@ -77,7 +77,7 @@ def hand_out(
 
 
 def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
-    """Return an address of the pools at random, each as likely; None where the pools have none."""
+    """Return an address of the pools at random, all equally likely; None where the pools have none."""
     total = count(pools)
     if total == 0:
         return None
@@ -111,6 +111,11 @@ def difference(before: FreeRanges, after: FreeRanges) -> FreeChange:
     return FreeChange(only_in(before, after), only_in(after, before))
 
 
+def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
+    """Return the free ranges of the pools when these addresses are held: joined and in order."""
+    return subtract(pools, (AddressRange(address, address) for address in held))
+
+
 def count(ranges: Iterable[AddressRange]) -> int:
     """Return how many addresses the ranges have; none of them overlap."""
     return sum(item.last - item.first + 1 for item in ranges)
@@ -130,6 +135,21 @@ def parse(text: str) -> int:
     if address in UNUSED or address.scope_id is not None:
         raise InvalidInput(f"'{text}' is not an address that a port can have.")
     return int(address)
+
+
+def canonical(text: str) -> str:
+    """Return an address as it is stored and shown. Raises InvalidInput."""
+    return show(parse(text))
+
+
+def parse_range(first: str, last: str) -> AddressRange:
+    """Return the range of addresses from the first to the last. Raises InvalidInput."""
+    return AddressRange(parse(first), parse(last))
+
+
+def parse_ranges(firsts: Iterable[str], lasts: Iterable[str]) -> tuple[AddressRange, ...]:
+    """Return the ranges between each first address and the last one beside it. Raises InvalidInput."""
+    return tuple(map(parse_range, firsts, lasts))
 
 
 def show(address: int) -> str:
@@ -227,7 +247,7 @@ def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]])
     if len(pools) > POOLS_MAX:
         raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
     hosts = host_range(cidr)
-    checked = sorted(AddressRange(parse(first), parse(last)) for first, last in pools)
+    checked = sorted(parse_range(first, last) for first, last in pools)
     for item in checked:
         text = f"{show(item.first)}-{show(item.last)}"
         if item.first > item.last:
@@ -268,7 +288,7 @@ def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ..
 def _hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
 ) -> tuple[list[Given | None], FreeRanges]:
-    """Return what each demand gets by itself, whatever its port's other demands get, and the ranges free after it."""
+    """Return what each demand gets, even if other demands of its port get nothing, and the free ranges after it."""
     answers: list[Given | None] = [None] * len(demands)
     free_joined = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
     named: dict[str, set[int]] = {subnet_id: set() for subnet_id in free_joined}
@@ -276,9 +296,7 @@ def _hand_out(
         if demand.address is not None:
             answers[index] = _give_named(demand, demand.address, free_joined, named)
     stacks = {
-        subnet_id: _from_start(
-            subtract(ranges, [AddressRange(address, address) for address in named[subnet_id]]), starts.get(subnet_id)
-        )[::-1]
+        subnet_id: _from_start(free_of(ranges, named[subnet_id]), starts.get(subnet_id))[::-1]
         for subnet_id, ranges in free_joined.items()
     }
     for index, demand in enumerate(demands):
@@ -307,7 +325,7 @@ def _give_named(
 
 
 def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
-    """Return the ranges in the order of use. The range that holds the start comes in two parts."""
+    """Return the ranges from the start upwards, then those below it. A range across the start is cut in two."""
     if start is None:
         return sorted(ranges)
     above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import asdict
 
 from roost.network.model.networks import AddressRange, ProviderSource
-from roost.network.model.ports import BuildPort, FreeChange, Port
+from roost.network.model.ports import BuildPort, Port
 from roost.network.rules import addressing, segments
 from roost.network.rules.holdings import claim_of
-from roost.network.rules.ranges import Ranges, holds, join, subtract
+from roost.network.rules.ranges import holds, join
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
 from roost.seams.placement import (
@@ -77,7 +77,7 @@ def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | No
 
 
 def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | None:
-    """Return the drift of a port's claim, if the claim does not count its addresses. port: None if it is deleted."""
+    """Return the drift of a port's claim, if it is not the port's addresses. port: None if it is deleted."""
     claim = claim_of(port.addresses if port else ())
     if same_allocations(held, claim):
         return None
@@ -102,11 +102,6 @@ def _show_marks(in_pool: bool, claimed: bool) -> str:
     return f"{'in' if in_pool else 'outside'} the pools and {'claimed' if claimed else 'not claimed'}"
 
 
-def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
-    """Return the free ranges of the pools when these addresses are held: joined and in order."""
-    return subtract(pools, (AddressRange(address, address) for address in held))
-
-
 def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *, held: int, overlapping: int) -> bool:
     """Return whether free ranges and held addresses together are the pools, as far as counts can tell.
 
@@ -123,18 +118,13 @@ def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *
 def judge_free(
     subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
 ) -> Drift | None:
-    """Return the drift of free ranges that are not the pools without the held addresses, however they are cut."""
-    right, joined = free_of(pools, held), join(free)
+    """Return the drift, if the free ranges have other addresses than the pools without the held ones."""
+    right, joined = addressing.free_of(pools, held), join(free)
     if addressing.count(joined) == addressing.count(free) and joined == right:
         return None
     overlapping = sum(holds(joined, address) for address in held)
     says = f"{addressing.count(free)} free, {addressing.count(right)} should be; {overlapping} of them are held"
     return FREE_WRONG.drift(subnet_id, says, name=name)
-
-
-def change_free(subnet_id: str, free: Iterable[AddressRange], wanted: Iterable[AddressRange]) -> FreeChange:
-    """Return the change that replaces all free ranges, also by ranges that begin where old ones do."""
-    return FreeChange(tuple((subnet_id, item) for item in free), tuple((subnet_id, item) for item in wanted))
 
 
 def judge_provider(

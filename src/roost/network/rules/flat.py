@@ -107,10 +107,13 @@ def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.P
     )
 
 
-def with_pools(port: seam.Port, nic: seam.Nic, pools: Sequence[Subnet]) -> seam.Port:
-    """Return the port of a NIC with its flat network's pools. An address that the NIC names pins the port."""
+def with_pools(port: seam.Port, nic: seam.Nic, pools: Pools) -> seam.Port:
+    """Return the port of a NIC, with its pools on a flat network, where an address that the NIC names pins it."""
+    own = pools_of(nic, pools)
+    if own is None:
+        return port
     pinned = port.pinned or nic.fixed_ip is not None
-    return msgspec.structs.replace(port, pools=tuple(pool.id for pool in pools), fixed_ip=nic.fixed_ip, pinned=pinned)
+    return msgspec.structs.replace(port, pools=tuple(pool.id for pool in own), fixed_ip=nic.fixed_ip, pinned=pinned)
 
 
 def server_claim(held: Allocations, has: Sequence[tuple[str, str]], providers: Set[str]) -> dict[str, dict[str, int]]:

@@ -44,7 +44,7 @@ def refuse_taken(wanted: Sequence[Link], taken: Sequence[tuple[Link, str]]) -> N
     """Raise SegmentsContainDuplicateEntry when two of the wanted links are the same.
 
     Raise FlatNetworkInUse, VlanIdInUse or TunnelIdInUse for the first link that a segment has already.
-    taken: those of the wanted links that segments have, each with the id of its network.
+    taken: (link, id of its network), of the wanted links that segments have.
     """
     if len(set(wanted)) < len(wanted):
         raise SegmentsContainDuplicateEntry("Two of the segments are the same: each has a segmentation_id of its own.")

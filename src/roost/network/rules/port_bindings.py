@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping, Sequence, Set
 
-import msgspec
 from msgspec import Struct
 
 from roost.network.model.networks import Host, Network, SubnetKind
@@ -108,21 +107,15 @@ def refuse_over_quota(
 
     The first servers get what there is. usages: by project, of those that have a limit.
     """
-    answers: list[Reservation | seam.PortsRefused] = []
-    granted: dict[str, int] = {}
-    for answer in decided:
-        shown = [port for port in answer.new if port.nic_tag is None] if isinstance(answer, Reservation) else []
-        if shown and shown[0].project_id in usages:
-            project_id = shown[0].project_id
-            usage = usages[project_id]
-            before = granted.get(project_id, 0)
-            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + before), len(shown))
-            if reason is not None:
-                answers.append(seam.PortsRefused(answer.server_id, reason))
-                continue
-            granted[project_id] = before + len(shown)
-        answers.append(answer)
-    return answers
+    shown = [
+        [port for port in answer.new if port.nic_tag is None] if isinstance(answer, Reservation) else []
+        for answer in decided
+    ]
+    wants = [(ports[0].project_id if ports else "", len(ports)) for ports in shown]
+    return [
+        answer if reason is None else seam.PortsRefused(answer.server_id, reason)
+        for answer, reason in zip(decided, quotas.grant(usages, wants), strict=True)
+    ]
 
 
 def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
@@ -213,21 +206,20 @@ def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableS
 
 
 def list_addresses_since(port: Port, addresses_before: Sequence[str] | None) -> list[Address]:
-    """Return the port's addresses that it did not have before; none when `addresses_before` is None, so unknown."""
+    """Return the port's addresses that it did not have before; none if those are unknown (None)."""
     return [] if addresses_before is None else [item for item in port.addresses if item.address not in addresses_before]
 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:
     """Return what becomes of a server's port when the server goes; see BuildClient.release_ports."""
-    addresses = [(item.subnet_id, item.address) for item in port.addresses]
     if port.made_for is not None:
-        return Parting(port.id, None, tuple(addresses), True)
+        return Parting(port.id, None, port.addresses, True)
     origin = PortOrigin()
-    dropped: list[tuple[str, str]] = []
+    dropped: list[Address] = []
     if restore and port.reserved_from is not None:
         origin = port.reserved_from
-        dropped = [(item.subnet_id, item.address) for item in port.addresses if item.assigned_for is not None]
-    return Parting(port.id, origin, tuple(dropped), bool(dropped) or not addresses)
+        dropped = [item for item in port.addresses if item.assigned_for is not None]
+    return Parting(port.id, origin, tuple(dropped), bool(dropped) or not port.addresses)
 
 
 def _refusal(

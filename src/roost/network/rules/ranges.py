@@ -41,6 +41,6 @@ def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> 
 
 
 def holds(ranges: Ranges, address: int) -> bool:
-    """Return whether one of the ranges has the address. ranges: joined, so that this costs no look at each."""
+    """Return whether one of the ranges has the address. ranges: joined and in order, for a binary search."""
     position = bisect_right(ranges, address, key=lambda item: item.first)
     return position > 0 and address <= ranges[position - 1].last

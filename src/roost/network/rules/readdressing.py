@@ -1,4 +1,4 @@
-"""Decides what becomes of a port's addresses when a client names others: which stay, which go, which are still missing.
+"""Decides which addresses a port keeps, loses and still needs when a client names its fixed_ips.
 
 `requests` decides where the missing ones come from, as for a new port.
 Source: Neutron, db/ipam_backend_mixin.py, which matches named fixed_ips with the addresses of a port.

@@ -37,12 +37,21 @@ IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
 
 
 class NetworkState(Struct, frozen=True, kw_only=True):
-    """A network as read at one instant. physical_networks, names: by provider UUID."""
+    """A network as read at one instant, and the host on which a port of it is to be.
+
+    physical_networks, names: by provider UUID. host_name: "" without a host. host: None for one that nobody reported.
+    """
 
     network: Network
     subnets: tuple[Subnet, ...]
     physical_networks: Mapping[str, str | None]
     names: Mapping[str, str] = {}
+    host_name: str = ""
+    host: Host | None = None
+
+    def reaches(self, provider_uuid: str) -> bool:
+        """Return whether the host reaches the provider."""
+        return segments.reaches(self.host, self.physical_networks.get(provider_uuid))
 
 
 class Placing(Struct, frozen=True):
@@ -78,14 +87,12 @@ def plan_addresses(
     state: NetworkState,
     *,
     device_owner: str,
-    host: Host | None,
-    host_name: str,
     fixed_ips: Sequence[FixedIpRequest] | None,
 ) -> AddressPlan:
     """Return which addresses a port needs that is new, or bound for the first time.
 
-    host_name: "" without a host. host: None for a host that nobody reported. fixed_ips: None when the client names
-    nothing. The port then gets one IPv4 and one IPv6 address, if there are such subnets, and its EUI-64 addresses.
+    fixed_ips: None when the client names nothing. The port then gets one IPv4 and one IPv6 address, if there are such
+    subnets, and its EUI-64 addresses.
     Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
     HostNotConnectedToAnySegment.
@@ -93,12 +100,12 @@ def plan_addresses(
     state = _for_owner(state, device_owner)
     if fixed_ips is not None and len(fixed_ips) == 0:
         if state.subnets:
-            _refuse_unconnected(state, host=host, host_name=host_name)
+            _refuse_unconnected(state)
         return AddressPlan(NONE)
     subnets = [subnet for subnet in state.subnets if uses.may_use(subnet, device_owner)]
     if fixed_ips is not None:
         state = replace(state, subnets=tuple(subnets))
-        placing = _place_named(port_id, state, device_owner, host=host, host_name=host_name, fixed_ips=fixed_ips)
+        placing = _place_named(port_id, state, device_owner, fixed_ips)
         return AddressPlan(IMMEDIATE, (placing,))
     if not state.subnets:
         # Source: Neutron has nothing to defer there; a subnet made later gives this port no address by itself.
@@ -108,19 +115,19 @@ def plan_addresses(
             f"No subnet of network {state.network.id} is for ports of device owner '{device_owner}': its service types "
             "say for whose they are."
         )
-    if state.network.segmented and not host_name:
+    if state.network.segmented and not state.host_name:
         # The port's host is not known yet. A subnet on no segment is everywhere.
         subnets = [subnet for subnet in subnets if subnet.segment_id is None]
         if not subnets:
             return AddressPlan(DEFERRED)
-    _refuse_unconnected(state, host=host, host_name=host_name)
+    _refuse_unconnected(state)
     by_provider: dict[str, list[Subnet]] = {}
     for subnet in subnets:
-        if not host_name or segments.reaches(host, state.physical_networks[subnet.provider_uuid]):
+        if not state.host_name or state.reaches(subnet.provider_uuid):
             by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
     if not by_provider:
         raise IpAddressGenerationFailureNoMatchingSubnet(
-            f"No subnet that host {host_name} reaches on network {state.network.id} is for ports of device owner "
+            f"No subnet that host {state.host_name} reaches on network {state.network.id} is for ports of device owner "
             f"'{device_owner}': their service types say for whose they are."
         )
     return AddressPlan(
@@ -228,50 +235,43 @@ def claimed_demands(
     ]
 
 
-def refuse_host(
-    port: Port, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
-) -> None:
-    """Raise HostNotConnectedToAnySegment or HostNotCompatibleWithFixedIps unless the port can be bound to the host.
+def refuse_host(port: Port, addresses: Sequence[Address], state: NetworkState) -> None:
+    """Raise HostNotConnectedToAnySegment or HostNotCompatibleWithFixedIps unless the port can be on the state's host.
 
     addresses: of the port. The host has to reach all of them; when there are none, it has to reach some segment.
     """
-    providers = {item.provider_uuid for item in addresses}
-    which = f"the existing fixed_ips on port {port.id}"
-    _refuse_unreached(providers, state, host=host, host_name=host_name, which=which)
+    _refuse_unreached({item.provider_uuid for item in addresses}, state, f"the existing fixed_ips on port {port.id}")
     state = _for_owner(state, port.device_owner)
     if not addresses and state.subnets:
-        _refuse_unconnected(state, host=host, host_name=host_name)
+        _refuse_unconnected(state)
 
 
-def _refuse_unreached(
-    providers: Set[str], state: NetworkState, *, host: Host | None, host_name: str, which: str
-) -> None:
-    lost = sorted(uuid for uuid in providers if not segments.reaches(host, state.physical_networks.get(uuid)))
+def _refuse_unreached(providers: Set[str], state: NetworkState, which: str) -> None:
+    lost = sorted(uuid for uuid in providers if not state.reaches(uuid))
     if not lost:
         return
-    _refuse_unconnected(state, host=host, host_name=host_name)
+    _refuse_unconnected(state)
     raise HostNotCompatibleWithFixedIps(
-        f"Host {host_name} is not connected to a segment where {which} will function: they are on "
-        f"{_list_providers(lost, state)}, the host reaches {_list_providers(_reached(state, host), state)}."
+        f"Host {state.host_name} is not connected to a segment where {which} will function: they are on "
+        f"{_list_providers(lost, state)}, the host reaches {_list_providers(_reached(state), state)}."
     )
 
 
-def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: str) -> None:
+def _refuse_unconnected(state: NetworkState) -> None:
     """Raise HostNotConnectedToAnySegment when the host reaches no provider of the network."""
-    if host_name and not _reached(state, host):
-        why = (
-            f"it reports {', '.join(sorted(host.physical_networks)) or 'none'}" if host else "no agent has reported it"
-        )
+    if state.host_name and not _reached(state):
+        reported = sorted(state.host.physical_networks) if state.host else []
+        why = f"it reports {', '.join(reported) or 'none'}" if state.host else "no agent has reported it"
         needs = sorted({name for name in state.physical_networks.values() if name is not None})
         raise HostNotConnectedToAnySegment(
-            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: {why}. "
-            f"Have it report the physical network of {_list_providers(sorted(state.physical_networks), state)} "
+            f"Host {state.host_name} is not connected to any segment of network {state.network.id} that has a subnet: "
+            f"{why}. Have it report the physical network of {_list_providers(sorted(state.physical_networks), state)} "
             f"({_list_some(needs)}), or choose another host."
         )
 
 
-def _reached(state: NetworkState, host: Host | None) -> list[str]:
-    return sorted(uuid for uuid, carried_by in state.physical_networks.items() if segments.reaches(host, carried_by))
+def _reached(state: NetworkState) -> list[str]:
+    return sorted(filter(state.reaches, state.physical_networks))
 
 
 def _list_providers(providers: Sequence[str], state: NetworkState) -> str:
@@ -291,15 +291,7 @@ def _list_some(words: Sequence[str]) -> str:
     return ", ".join([*words[:NAMES_SHOWN], *rest])
 
 
-def _place_named(
-    port_id: str,
-    state: NetworkState,
-    device_owner: str,
-    *,
-    host: Host | None,
-    host_name: str,
-    fixed_ips: Sequence[FixedIpRequest],
-) -> Placing:
+def _place_named(port_id: str, state: NetworkState, device_owner: str, fixed_ips: Sequence[FixedIpRequest]) -> Placing:
     """Return the placing of the addresses and subnets that a client names.
 
     state: of its subnets only those that the port may use. Raises as plan_addresses does.
@@ -318,8 +310,8 @@ def _place_named(
     if len(addresses) != len(set(addresses)):
         raise InvalidInput("An address is named twice in fixed_ips.")
     (provider,) = providers
-    if host_name:
-        _refuse_unreached({provider}, state, host=host, host_name=host_name, which="the requested fixed_ips")
+    if state.host_name:
+        _refuse_unreached({provider}, state, "the requested fixed_ips")
     return Placing(provider, demands)
 
 

@@ -1,4 +1,4 @@
-"""Decides which hosts reach which segments, and which host aggregates they are in.
+"""Decides which segments a host reaches, and which host aggregates it is in.
 
 The hosts that report a segment's physical network reach it. All hosts reach a segment without one. A network without
 segments is like a segment. The hosts of a cell reach its pools of flat networks.

@@ -22,8 +22,8 @@ from roost.network.rules import addressing, capacity, subnet_attributes, uses
 class SubnetContext(Struct, frozen=True, kw_only=True):
     """What decides whether a subnet may change.
 
-    peers: the subnets of its network. segment: the one that the change names, if it exists. gateway_port: a
-    router's port that holds the gateway's address.
+    peers: the subnets of its network. segment: named by the change; None if there is no such. gateway_port:
+    of a router that has the gateway's address.
     """
 
     network: Network
@@ -111,7 +111,7 @@ def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tu
 
 
 def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
-    """Return the segment of the changed subnet. Raises why it cannot join one. To name its own again is no change.
+    """Return the segment of the changed subnet. To name its own again is no change. Raises why it cannot join one.
 
     Source: Neutron's _validate_segment on update (LP 1793391).
     """

@@ -1,4 +1,4 @@
-"""Decides what hidden ports hold for guests that the records do not know, and what another port has already.
+"""Decides which addresses hidden ports hold for guests that the records do not know.
 
 Such a guest runs, whatever the records say: nobody else may get its addresses. No port loses an address to it. Nothing
 is claimed, because a claim could be refused.
@@ -6,6 +6,7 @@ is claimed, because a claim could be refused.
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,7 +79,7 @@ def after_hold(answer: seam.HeldAddresses) -> seam.HeldAddresses:
 def canonical(address: str) -> str:
     """Return the address as it is stored; text that is no address is returned as it is."""
     try:
-        return addressing.show(addressing.parse(address))
+        return addressing.canonical(address)
     except InvalidInput:
         return address
 
@@ -89,10 +90,8 @@ def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, st
     for guest in guests:
         for nic in guest.nics:
             for address in nic.addresses:
-                try:
-                    pairs.add((nic.network_id, addressing.show(addressing.parse(address))))
-                except InvalidInput:
-                    continue
+                with suppress(InvalidInput):
+                    pairs.add((nic.network_id, addressing.canonical(address)))
     return sorted(pairs, key=lambda pair: (pair[0] or "", pair[1]))
 
 

@@ -1,4 +1,4 @@
-"""Decides which ports may have addresses of which subnets, and which addresses are derived from a port's MAC address.
+"""Decides which subnets a port may have addresses of, and which addresses are derived from its MAC address.
 
 Source: Neutron's subnet service types and its IPv6 modes. In SLAAC and DHCPv6-stateless subnets a port's address is its
 EUI-64.

@@ -1,16 +1,10 @@
-"""Addresses of ports: claimed, given and taken back, in sets.
+"""Addresses of ports: given when they are claimed, taken back before their claims, and what of the pools is free.
 
-An address is planned (rules/requests.py), claimed in the ledger, and given. An intent is written with the plan: it says
-that a claim is on its way. The transaction that gives the addresses closes the intent. If the process dies in between,
-the intent expires, and the reconciler gives the claim back. Addresses are taken back before their claims: see releases.
+Nothing else writes addresses and free ranges, but that a port's settling ends what marks an address as its build's. An
+address is planned (rules/requests.py), claimed (claims.py), and given here. Its claim is given back by releases.py.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from types import TracebackType
-
-import structlog
-from msgspec import Struct
+from collections.abc import Collection, Mapping, Sequence
 
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
@@ -18,95 +12,22 @@ from roost.network.errors import (
     NetworkNotFound,
     PortChanged,
 )
-from roost.network.model.networks import Host, SubnetKind
-from roost.network.model.ports import Given, Port
+from roost.network.model.networks import AddressRange, Subnet, SubnetKind
+from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
+from roost.network.rules.ranges import Ranges
 from roost.network.rules.requests import NetworkState, Placing
-from roost.network.service import Networks, exhaustions, releases
+from roost.network.service import Networks, exhaustions
 from roost.network.store import addresses as store
-from roost.network.store import claims
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
-from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
-from roost.seams.placement import (
-    Allocations,
-    Claimed,
-    ClaimGroup,
-    ConsumerClaim,
-    ConsumerType,
-    Rule,
-    add_allocations,
-)
-
-AddressesLeft = MutableMapping[tuple[str, ...], int]
-"""(provider UUID, resource class) -> addresses left; of subnets that are no capacity: their ids -> addresses left."""
-
-log = structlog.get_logger()
 
 
-class Want(Struct, frozen=True, kw_only=True):
-    """What a port is to get.
-
-    placings: alternatives, of which it gets one. claim_held: the claim of the addresses that it has, which stays until
-    it is trimmed. ticket: of the open intent of an existing port; None for a port that is still to be made.
-    """
-
-    port_id: str
-    project_id: str
-    placings: tuple[Placing, ...]
-    claim_held: Allocations = {}
-    ticket: int | None = None
-
-
-class Intents:
-    """Open intents of existing ports. A block that fails or is cancelled leaves no intent and no claim.
-
-    Without the database the intents expire. A commit whose answer is lost opens an intent too, so a ticket is kept as
-    soon as its row is written.
-    """
-
-    def __init__(self, networks: Networks) -> None:
-        self.tickets: dict[str, int] = {}
-        self._networks = networks
-
-    async def open(self, tx: Connection, port_id: str) -> None:
-        """Say that a claim for the port is about to be made (R6). Raises PortChanged when somebody else makes one."""
-        ticket = await claims.insert_intent(tx, port_id, self._networks.settings.intent_s)
-        if ticket is None:
-            raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
-        self.tickets[port_id] = ticket
-
-    async def close(self, tx: Connection, port_id: str) -> None:
-        """Say that this transaction gives what was claimed. Raises PortChanged when the intent is gone."""
-        if not await claims.delete_intent(tx, port_id, self.tickets[port_id]):
-            raise too_late(port_id)
-
-    async def __aenter__(self) -> "Intents":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        try:
-            for port_id, ticket in self.tickets.items():
-                await releases.abandon(self._networks, port_id, ticket)
-        except RoostError as failure:
-            ports = list(self.tickets)
-            log.warning("releasing ports' claims failed; the reconciler retries", ports=ports, reason=str(failure))
-
-
-def too_late(port_id: str) -> PortChanged:
-    """Return the error of a port whose intent is gone: the reconciler may have given its claim back."""
-    return PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
-
-
-async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple[NetworkState, Host | None]:
+async def read_network(tx: Connection, network_id: str, host_name: str) -> NetworkState:
     """Return what planning addresses needs. The network cannot be deleted before the transaction ends.
 
     host_name: "" without a host. Raises NetworkNotFound.
@@ -117,13 +38,14 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
     providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
-    state = NetworkState(
+    return NetworkState(
         network=networks_kept[0],
         subnets=subnets,
         physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
         names={uuid: provider.name for uuid, provider in providers.items()},
+        host_name=host_name,
+        host=hosts[0] if hosts else None,
     )
-    return state, hosts[0] if hosts else None
 
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
@@ -137,148 +59,6 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
     taken = await store.list_taken(tx, named) if named else []
     if taken:
         raise IpAddressAlreadyAllocated(f"IP address {', '.join(taken)} already allocated: choose another.")
-
-
-async def claim_one(networks: Networks, want: Want) -> Placing:
-    """Claim for one port; return the placing that is claimed. Raises the error that `claim` returns."""
-    (answer,) = (await claim(networks, [want])).values()
-    if isinstance(answer, RoostError):
-        raise answer
-    return answer
-
-
-async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
-    """Claim one of its placings for each port; return by port id the placing, or the error.
-
-    The best placings are tried first, of equals that with most free. IpAddressGenerationFailure: there is no room.
-    PortChanged: somebody else claims for the port, or its intent is gone; the caller then abandons the claim.
-    """
-    addresses_left = await _list_addresses_left(networks, wants)
-    generations = await _read_generations(networks, [want for want in wants if want.ticket is not None])
-    answers: dict[str, Placing | RoostError] = {
-        want.port_id: too_late(want.port_id)
-        for want in wants
-        if want.ticket is not None and want.port_id not in generations
-    }
-    # What is full is not claimed, or a network that is full all over would cost a claim for each of its segments.
-    untried = {want.port_id: _with_room(addresses_left, want.placings) for want in wants}
-    crash_point("port.before-claim")
-    waiting = [want for want in wants if want.port_id not in answers and untried[want.port_id]]
-    while waiting:
-        placings = {want.port_id: _take_best(addresses_left, untried, want.port_id) for want in waiting}
-        claiming = [want for want in waiting if placings[want.port_id].claimed]
-        groups = [
-            ClaimGroup((_consumer_claim(want, placings[want.port_id], generations.get(want.port_id)),))
-            for want in claiming
-        ]
-        results = await networks.placement.claim(groups) if groups else []
-        refusals = {
-            want.port_id: result
-            for want, result in zip(claiming, results, strict=True)
-            if not isinstance(result, Claimed)
-        }
-        for want in waiting:
-            refusal = refusals.get(want.port_id)
-            if refusal is None:
-                answers[want.port_id] = placings[want.port_id]
-            elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in refusal.shortfalls):
-                text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
-                answers[want.port_id] = PortChanged(text)
-        waiting = [want for want in waiting if want.port_id not in answers and untried[want.port_id]]
-    crash_point("port.after-claim")
-    return answers | await _describe_exhausted(networks, [want for want in wants if want.port_id not in answers])
-
-
-async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[str, int | None]:
-    """Return the consumers' generations of the ports whose intents are still open; None for no consumer.
-
-    A generation counts only if it was read under the intent. A claim with a later one would replace a claim that
-    somebody else has made since. The port may have that claim's address by now.
-    """
-    if not wants:
-        return {}
-    consumers = await networks.placement.get_consumers([want.port_id for want in wants])
-    async with networks.database.connection() as connection:
-        tickets = await claims.list_tickets(connection, [want.port_id for want in wants])  # R7
-    return {
-        want.port_id: consumers[want.port_id].generation if want.port_id in consumers else None
-        for want in wants
-        if tickets.get(want.port_id) == want.ticket
-    }
-
-
-def _consumer_claim(want: Want, placing: Placing, generation: int | None) -> ConsumerClaim:
-    return ConsumerClaim(
-        consumer_uuid=want.port_id,
-        generation=generation,
-        consumer_type=ConsumerType.PORT.value,
-        project_id=want.project_id,
-        user_id=want.project_id,
-        allocations=add_allocations(want.claim_held, placing.claim),
-    )
-
-
-async def _list_addresses_left(networks: Networks, wants: Sequence[Want]) -> AddressesLeft:
-    placings = [placing for want in wants for placing in want.placings]
-    usages = await networks.placement.list_usages(sorted({placing.provider_uuid for placing in placings}))
-    addresses_left: AddressesLeft = {
-        (uuid, name): total - used for uuid, by_class in usages.items() for name, (total, used) in by_class.items()
-    }
-    uncounted = sum(map(_uncounted, placings), Counter[tuple[str, ...]]())
-    if uncounted:
-        amounts = {subnet_id: uncounted.total() for subnet_ids in uncounted for subnet_id in subnet_ids}
-        async with networks.database.transaction() as tx:
-            free = await store.list_free(tx, amounts, (), {})
-        for subnet_ids in uncounted:
-            addresses_left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
-    return addresses_left
-
-
-def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """Return what a placing takes of its provider, by (provider UUID, resource class)."""
-    return Counter({(placing.provider_uuid, name): amount for name, amount in placing.claimed.items()})
-
-
-def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room."""
-    return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
-
-
-def _room(addresses_left: AddressesLeft, needs: Mapping[tuple[str, ...], int]) -> int:
-    """Return how many ports with such needs there is still room for; 1 if they need nothing."""
-    return min((addresses_left.get(key, 0) // amount for key, amount in needs.items()), default=1)
-
-
-def _with_room(addresses_left: AddressesLeft, placings: Sequence[Placing]) -> list[Placing]:
-    """Return the placings that have room.
-
-    When no placing has room in subnets that are no capacity, none is left out for it: trying one says which is full.
-    """
-    roomy = [placing for placing in placings if _room(addresses_left, _uncounted(placing)) > 0] or placings
-    return [placing for placing in roomy if _room(addresses_left, _counted(placing)) > 0]
-
-
-def _take_best(addresses_left: AddressesLeft, untried: Mapping[str, list[Placing]], port_id: str) -> Placing:
-    def worth(placing: Placing) -> tuple[bool, int, int, int]:
-        roomy = _room(addresses_left, _uncounted(placing)) > 0
-        return roomy, -placing.rank, len(placing.demands), _room(addresses_left, _counted(placing))
-
-    best = max(untried[port_id], key=worth)
-    untried[port_id].remove(best)
-    for key, amount in (_counted(best) + _uncounted(best)).items():
-        addresses_left[key] = addresses_left.get(key, 0) - amount
-    return best
-
-
-async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
-    texts: dict[tuple[str, ...], str] = {}
-    answers: dict[str, Placing | RoostError] = {}
-    for want in wants:
-        providers = tuple(dict.fromkeys(placing.provider_uuid for placing in want.placings))
-        if providers not in texts:
-            texts[providers] = await exhaustions.describe_claims(networks, providers)
-        answers[want.port_id] = IpAddressGenerationFailure(texts[providers])
-    return answers
 
 
 async def give(
@@ -314,18 +94,17 @@ async def give_one(
     """
     for error in (await give(networks, tx, {port.id: placing}, locked)).values():
         raise error
-    await give_automatic(tx, [port], locked.get(placing.provider_uuid, ()))
+    await give_automatic(tx, uses.automatic(port, locked.get(placing.provider_uuid, ())))
 
 
-async def give_automatic(tx: Connection, ports: Iterable[Port], subnets: Sequence[SubnetKind]) -> list[Given]:
-    """Give ports the addresses that follow from their MACs in these locked subnets, and return these addresses.
+async def give_automatic(
+    tx: Connection, automatic: Sequence[Given], server_by_port: Mapping[str, str | None] = {}
+) -> list[Given]:
+    """Give ports addresses that follow from their MACs, in locked subnets; return those that were given.
 
-    A port keeps an address that it has in a subnet already.
+    An address that some port has already stays with it. server_by_port: as hand_out has it.
     """
-    addresses_given = [item for port in ports for item in uses.automatic(port, subnets)]
-    if addresses_given:
-        await store.insert(tx, addresses_given, [None] * len(addresses_given))
-    return addresses_given
+    return await store.insert(tx, automatic, [server_by_port.get(item.port_id) for item in automatic])
 
 
 async def hand_out(
@@ -333,8 +112,8 @@ async def hand_out(
 ) -> list[Given | None]:
     """Give each demand an address; return the addresses in order. The caller has locked the subnets.
 
-    None: one of the port's demands has no address left, and the port gets nothing. server_by_port: whose build assigns
-    the addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
+    A port gets all that it demands, or None for each demand. server_by_port: the server whose build assigns the port's
+    addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
     """
     if not demands:
         return []
@@ -352,7 +131,8 @@ async def hand_out(
     free = await store.list_free(tx, amounts, named, starts)
     answers, change = addressing.hand_out(demands, free, starts)
     written = [item for item in answers if item is not None]
-    if not await store.insert(tx, written, [server_by_port.get(item.port_id) for item in written]):
+    inserted = await store.insert(tx, written, [server_by_port.get(item.port_id) for item in written])
+    if len(inserted) < len(written):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
     await store.change_free(tx, change)
     return answers
@@ -380,17 +160,20 @@ async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
             )
 
 
-async def take_back(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Take addresses from their ports, which are locked; those in pools become free. dropped: (subnet id, address).
+async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> None:
+    """Take addresses from their ports, which are locked; those in pools become free.
 
     An address that an unknown guest has becomes its hidden port's. Providers become due for publication whose addresses
-    were claimed outside the pools, or held inside them unclaimed; `releases` gives no claim back before.
+    were claimed outside the pools, or held inside them unclaimed; `releases` gives no claim back before. The addresses
+    of a subnet that does not exist are deleted.
     """
-    locked = await store.lock_subnets(tx, {subnet_id for subnet_id, _ in dropped})
+    locked = await store.lock_subnets(tx, {item.subnet_id for item in dropped})
     freed: dict[str, list[int]] = {}
     providers: set[str] = set()
-    for item in await store.give_up(tx, dropped):
-        subnet = locked[item.subnet_id]
+    for item in await store.give_up(tx, [(item.subnet_id, item.address) for item in dropped]):
+        subnet = locked.get(item.subnet_id)
+        if subnet is None:
+            continue
         if item.address is None or item.claimed != (item.in_pool and capacity.claimed_by_ports(subnet)):
             providers.add(subnet.provider_uuid)
         if item.address is not None and item.in_pool:
@@ -399,3 +182,40 @@ async def take_back(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
         await publication_rows.want(tx, sorted(providers))
     neighbours = await store.list_neighbours(tx, freed)
     await store.change_free(tx, addressing.take_back(freed, neighbours))
+
+
+async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:
+    """Give addresses of hidden ports to other ports; the addresses' providers become due for publication.
+
+    addresses: with the port and the claimed mark that they are to have. The ports and the subnets are locked.
+    """
+    await store.move(tx, addresses)
+    await publication_rows.want(tx, sorted({item.provider_uuid for item in addresses}))
+
+
+async def add_pools(tx: Connection, new: Sequence[Subnet]) -> None:
+    """Write the pools of new subnets. All of their addresses are free."""
+    await subnet_rows.insert_pools(tx, new)
+    await store.change_free(tx, FreeChange((), tuple((subnet.id, pool) for subnet in new for pool in subnet.pools)))
+
+
+async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
+    """Write the pools of a locked subnet, and what follows from them. Return what is free of them."""
+    await subnet_rows.set_pools(tx, subnet)
+    await subnet_rows.mark_anew(tx, [subnet.id])
+    return await set_free(tx, subnet.id, subnet.pools)
+
+
+async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> Ranges:
+    """Make the free ranges of a locked subnet its pools without what ports hold of them; return these ranges."""
+    free_before = await store.list_free_of(tx, subnet_id)
+    free = addressing.free_of(pools, await store.list_held(tx, subnet_id))
+    await store.change_free(tx, addressing.difference({subnet_id: free_before}, {subnet_id: free}))
+    return free
+
+
+async def mark_anew(tx: Connection, subnet_ids: Collection[str]) -> None:
+    """Mark the addresses of subnets as their pools have them; the subnets' providers become due for publication."""
+    locked = await store.lock_subnets(tx, subnet_ids)
+    await subnet_rows.mark_anew(tx, list(locked))
+    await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in locked.values()}))

@@ -1,7 +1,7 @@
-"""The ports of a guest that nobody knew and that becomes a server's: claimed with the server, then the server's.
+"""Hidden ports of an unknown guest become its server's: they are claimed together with the server.
 
-What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Until then,
-ports that do not exist yet have intents, which say that a claim is under way.
+What was reserved is claimed in the step that ends the reservation, so that nobody else gets it in between. Intents of
+the new ports say that a claim is under way.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from roost.network.model.networks import ProviderSource
 from roost.network.model.ports import VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptionPlan
-from roost.network.rules import capacity
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
-from roost.network.service import Networks, unknown_guests
+from roost.network.service import Networks, addresses, capacity, unknown_guests
+from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, claims, ports, subnets
-from roost.network.store import adoptions as store
+from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
+from roost.network.store import ports, subnets
 from roost.network.store import publications as publication_rows
+from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import (
     Claimed,
-    ClaimGroup,
     ConsumerClaim,
     ConsumerState,
     ConsumerType,
@@ -46,33 +46,33 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
     (answer,) = await unknown_guests.list_held_addresses(networks, [guest])
     if lacking := [*answer.free, *answer.unknown, *(f"{item.address} ({item.words})" for item in answer.used)]:
         return f"not held for it: {', '.join(lacking)}"
-    async with networks.database.transaction() as tx:
-        plan, sources = await _plan(tx, adoption)
-        if plan.refusal:
-            return plan.refusal
-        new_ids = [port.id for port in plan.adopted]
-        await claims.delete_intents(tx, new_ids)  # of an adoption that was cut off
-        await claims.insert_intents(tx, new_ids, networks.settings.intent_s)
-        await publication_rows.want(tx, [source.provider_uuid for source in sources])
-    crash_point("adopt.before-claim")
-    refused = await _claim(networks, adoption, plan, sources)
-    crash_point("adopt.after-claim")
-    if refused is not None:
+    async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
-            await claims.delete_intents(tx, new_ids)
-        return refused
-    async with networks.database.transaction() as tx:
-        now, _ = await _plan(tx, adoption)
-        if now != plan:
-            return "its ports changed meanwhile: repeat it"
-        async with telling(networks, tx, [*new_ids, *plan.bound]):
-            owner = f"{COMPUTE_OWNER}{adoption.availability_zone}"
-            await store.adopt(
-                tx, plan.adopted, project_id=adoption.project_id, server_id=adoption.server_id, device_owner=owner
-            )
-            await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
-        await claims.delete_intents(tx, new_ids)
-        await publication_rows.want(tx, [source.provider_uuid for source in sources])
+            plan, sources = await _plan(tx, adoption)
+            if plan.refusal:
+                return plan.refusal
+            new_ids = [port.id for port in plan.adopted]
+            await intents.open(tx, new_ids, anew=True)
+            await publication_rows.want(tx, [source.provider_uuid for source in sources])
+        crash_point("adopt.before-claim")
+        refused = await _claim(networks, adoption, plan, sources)
+        crash_point("adopt.after-claim")
+        if refused is not None:
+            async with networks.database.transaction() as tx:
+                await intents.close(tx, new_ids)
+            return refused
+        async with networks.database.transaction() as tx:
+            now, _ = await _plan(tx, adoption)
+            if now != plan:
+                return "its ports changed meanwhile: repeat it"
+            async with telling(networks, tx, [*new_ids, *plan.bound]):
+                owner = f"{COMPUTE_OWNER}{adoption.availability_zone}"
+                await store.adopt(
+                    tx, plan.adopted, project_id=adoption.project_id, server_id=adoption.server_id, device_owner=owner
+                )
+                await addresses.hand_over(tx, [item for port in plan.adopted for item in port.addresses])
+                await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
+            await intents.close(tx, new_ids)
     crash_point("adopt.after-ports")
     await unknown_guests.publish_now(networks, [source.provider_uuid for source in sources])
     return None
@@ -80,10 +80,10 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
 
 async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[ProviderSource]]:
     """Lock the ports, then the subnets of their addresses; return the plan, and the providers of its addresses."""
-    ids = await store.list_port_ids(tx, adoption.server_id, adoption.host, [nic.port_id for nic in adoption.nics])
+    ids = await store.list_ports_to_adopt(tx, adoption.server_id, adoption.host, [nic.port_id for nic in adoption.nics])
     locked = await ports.lock_ports(tx, ids)
     subnet_ids = sorted({item.subnet_id for port in locked.values() for item in port.addresses})
-    await addresses.lock_subnets(tx, subnet_ids)
+    await address_rows.lock_subnets(tx, subnet_ids)
     known = {subnet.id: subnet for subnet in await subnets.list_subnets(tx, subnet_ids)}
     networks_known = await network_rows.list_networks(tx, sorted({nic.network_id for nic in adoption.nics}))
     plan = plan_adoption(adoption, locked.values(), known, {item.id for item in networks_known if item.flat})
@@ -103,12 +103,8 @@ async def _claim(
         _with_generation(own, consumers),
         *(_with_generation(_port_claim(adoption, port_id, claim), consumers) for port_id, claim in by_port.items()),
     ]
-    states = [capacity.provider_state(without_reserved(source, plan.adopted)) for source in sources]
-    states_present = [state for state in states if state is not None]
-    if states_present:
-        answer = await networks.placement.reshape(states_present, group)
-    else:
-        (answer,) = await networks.placement.claim([ClaimGroup(tuple(group))])
+    without = [without_reserved(source, plan.adopted) for source in sources]
+    answer = await capacity.claim_with_capacity(networks, without, group)
     return None if isinstance(answer, Claimed) else _words(answer)
 
 

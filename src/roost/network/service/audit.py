@@ -1,6 +1,6 @@
 """The network's audit: its own records, the ledger's of its ports and segments, and the host aggregates that it keeps.
 
-What merely is under way is no drift: each suspect is looked at again where nobody can be at work on it.
+What is under way is no drift, so each suspect is looked at again: under locks, or twice.
 """
 
 from roost.network.service import Networks, audit_addresses, audit_flat, audit_ports, audit_providers

@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from roost.network.model.ports import FreeChange, StrayAddress
+from roost.network.model.ports import StrayAddress
 from roost.network.rules import drift as rules
+from roost.network.rules.ranges import Ranges
 from roost.network.service import Networks, addresses, capacity, releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
 from roost.network.store import claims, ports
-from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, keys_of, stored_pages
 from roost.platform.database import Connection
@@ -44,8 +44,7 @@ async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> Stra
 
 async def _unassign_strays(tx: Connection, findings: StrayFindings) -> list[str]:
     strays = [finding.item for finding in findings]
-    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in strays if item.subnet_there])
-    await address_rows.delete(tx, [(item.subnet_id, item.address) for item in strays if not item.subnet_there])
+    await addresses.take_back(tx, strays)
     await claims.insert_releases(tx, sorted({item.port_id for item in strays}))
     return keys_of(findings)
 
@@ -87,9 +86,7 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Fin
 
 async def _mark_anew(tx: Connection, findings: Sequence[Finding[str, None]]) -> list[str]:
     """Mark the addresses of the subnets as their pools have them. The audit of claims gives back what is too much."""
-    subnets = await address_rows.lock_subnets(tx, {finding.item for finding in findings})
-    await subnet_rows.mark_anew(tx, list(subnets))
-    await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in subnets.values()}))
+    await addresses.mark_anew(tx, {finding.item for finding in findings})
     return keys_of(findings)
 
 
@@ -117,22 +114,21 @@ async def _list_unequal(networks: Networks) -> AsyncIterator[Sequence[str]]:
                 yield [row.subnet_id]
 
 
-async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, FreeChange]]:
+async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, Ranges]]:
     """Lock the subnets, and return those whose free ranges overlap held addresses, or lack free ones."""
     await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
     for subnet_id in subnet_ids:
         for row in await store.list_free(tx, after="", limit=1, subnet_id=subnet_id):
-            addresses_held = await store.list_held(tx, subnet_id)
+            addresses_held = await address_rows.list_held(tx, subnet_id)
             if drift := rules.judge_free(subnet_id, row.name, row.pools, row.free, addresses_held):
-                change = rules.change_free(subnet_id, row.free, rules.free_of(row.pools, addresses_held))
-                findings.append(Finding(drift, subnet_id, change))
+                findings.append(Finding(drift, subnet_id, row.pools))
     return findings
 
 
-async def _compute_free(tx: Connection, findings: Sequence[Finding[str, FreeChange]]) -> list[str]:
+async def _compute_free(tx: Connection, findings: Sequence[Finding[str, Ranges]]) -> list[str]:
     for finding in findings:
-        await address_rows.change_free(tx, finding.fact)
+        await addresses.set_free(tx, finding.item, finding.fact)
     return keys_of(findings)
 
 

@@ -9,7 +9,7 @@ from roost.network.rules import drift as drifts
 from roost.network.rules import flat as rules
 from roost.network.service import Networks
 from roost.network.service.audit_ports import claim_anew
-from roost.network.store import flat as store
+from roost.network.store import addresses as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, read_pages
 from roost.seams.placement import ConsumerClaim, ConsumerType

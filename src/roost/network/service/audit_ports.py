@@ -101,7 +101,7 @@ SERVER_PORTS = Check(
 
 
 class ClaimSuspect(Struct, frozen=True, kw_only=True):
-    """A port whose claim seems wrong. device_id: None if the port does not exist; stray: its claim then."""
+    """A port whose claim seems wrong. device_id: None if there is no such port. stray: its claim in that case."""
 
     port_id: str
     device_id: str | None = None
@@ -145,9 +145,9 @@ async def _list_large(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect
 async def _list_idle(
     networks: Networks, port_ids: Sequence[str], strays: Mapping[str, ConsumerState]
 ) -> AsyncIterator[Sequence[ClaimSuspect]]:
-    """Yield the ports whose server nothing works on, at most LOCKED_MAX at once.
+    """Yield ports of servers that nothing works on, at most LOCKED_MAX at once.
 
-    strays: port id -> its claim, for ports that are suspects even when they do not exist.
+    strays: port id -> its claim, of ports that are suspects even if they do not exist.
     """
     async with networks.database.connection() as connection:
         seen = await port_rows.list_ports(connection, PortFilter(ids=tuple(port_ids))) if port_ids else []

@@ -66,7 +66,7 @@ async def _publish_found(networks: Networks, findings: Sequence[ProviderFinding]
 
 
 async def _publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
-    """Publish these again; return those that the ledger took: none if it refuses the name of one."""
+    """Publish these again; return those that the ledger took. If it refuses one of their names, it took none."""
     async with networks.database.transaction() as tx:
         await publication_rows.want(tx, provider_uuids)
     try:

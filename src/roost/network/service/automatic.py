@@ -39,7 +39,8 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
             building = building or len(ports) < len(wanting)
             if not await address_rows.lock_subnets(tx, [subnet.id]):
                 return count  # it was deleted meanwhile
-            addresses_given = await addresses.give_automatic(tx, ports, [subnet])
+            automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
+            addresses_given = await addresses.give_automatic(tx, automatic)
             got = {item.port_id for item in addresses_given}
             await port_rows.touch(tx, sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
@@ -58,21 +59,22 @@ async def finish(networks: Networks) -> None:
 async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
     """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
 
-    port: locked, as it is to be, with the addresses that it keeps otherwise. behind: the subnets of these, locked.
+    port: the locked port after the change, with the addresses that stay otherwise. behind: their subnets, locked.
     Addresses that the port named in subnets of EUI-64 addresses are replaced too.
     """
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
     if not automatic or not uses.gets_automatic(port.device_owner):
         return
-    gone = [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
+    gone = [item for item in port.addresses if item.subnet_id in automatic]
     await addresses.take_back(tx, gone)
-    await addresses.give_automatic(tx, [port], behind)
+    await addresses.give_automatic(tx, uses.automatic(port, behind))
 
 
 async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
-    """Delete all addresses of a locked subnet that is about to be deleted. Return the servers to be told.
+    """Delete all addresses of a subnet that was deleted in this transaction. Return the servers to be told.
 
-    ports: all ports with addresses in it, locked. A port that a build holds keeps its revision, so the build goes on.
+    ports: all that have addresses in it, locked before. A port that a build holds keeps its revision, so the build
+    goes on.
     Raises SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
     """
     losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
@@ -82,8 +84,8 @@ async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[st
             f"Router ports have addresses in subnet {subnet.id}: delete {routers[0]}"
             + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
         )
-    gone = [(item.subnet_id, item.address) for port in losing for item in port.addresses if item.subnet_id == subnet.id]
-    await address_rows.delete(tx, gone)
+    gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
+    await addresses.take_back(tx, gone)
     await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)
 

@@ -6,7 +6,7 @@ from roost.network.errors import NetworkNotFound
 from roost.network.rules import availability as rules
 from roost.network.rules.availability import NetworkAvailability
 from roost.network.service import Networks
-from roost.network.store import availability as store
+from roost.network.store import addresses, ports
 from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
 
@@ -16,12 +16,12 @@ async def list_availabilities(
 ) -> list[NetworkAvailability]:
     """Return the networks that exist, or all, by id, as of one instant.
 
-    ip_versions: of subnets that count, none for all. Costs one count over the addresses that the networks hold.
+    ip_versions: only subnets of these count; empty for all. Costs one count over the addresses that the networks hold.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         networks_there = await network_rows.list_networks(tx, network_ids)
         subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in networks_there])
-        counts_held = await store.count_held(tx, [subnet.id for subnet in subnets])
+        counts_held = await addresses.count_held(tx, [subnet.id for subnet in subnets])
     return rules.availabilities(networks_there, subnets, counts_held, ip_versions=ip_versions)
 
 
@@ -36,4 +36,4 @@ async def get_availability(networks: Networks, network_id: str) -> NetworkAvaila
 async def count_ports_without_address(networks: Networks) -> int:
     """Return how many bound ports have no address."""
     async with networks.database.connection() as connection:
-        return await store.count_ports_without_address(connection)
+        return await ports.count_without_address(connection)

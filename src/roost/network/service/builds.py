@@ -6,15 +6,16 @@ gives the claims back.
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.errors import PortChanged
-from roost.network.model.networks import Network
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
-from roost.network.rules import addressing, port_bindings
-from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
+from roost.network.errors import InvalidInput, PortChanged
+from roost.network.model.networks import Network, Subnet
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, FixedIpRequest, Port, PortFilter, PortOrigin
+from roost.network.rules import addressing, port_bindings, requests
+from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
-from roost.network.service import Networks, addresses, exhaustions, flat, notices, quotas, releases
+from roost.network.rules.requests import Placing
+from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
+from roost.network.service.claims import Intents
 from roost.network.service.macs import new_mac
-from roost.network.service.named import assign_named, plan_named
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
@@ -23,6 +24,7 @@ from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -30,24 +32,43 @@ ROUNDS_MAX = 8
 
 
 async def ensure_ports(
-    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False, make: bool = True
+    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """See BuildClient.ensure_ports."""
-    pools, refused = await flat.check_nics(networks, servers)
-    going = [server for server in servers if server.server_id not in refused]
-    answers = iter(await _ensure_all(networks, going, pools, placed=placed, make=make))
-    return [refused.get(server.server_id) or next(answers) for server in servers]
+    answers = await reserve_ports(networks, servers, placed=placed)
+    return [await _assign_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
 
 
-async def _ensure_all(
-    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
+async def reserve_ports(
+    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False, make: bool = True
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
+    """Make and reserve ports as ensure_ports does, without addresses that NICs name. make: False to change nothing."""
+    pools, refused = await check_nics(networks, servers)
+    going = [server for server in servers if server.server_id not in refused]
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
-    for start in range(0, len(servers), SERVERS_MAX):
-        batch = servers[start : start + SERVERS_MAX]
+    for start in range(0, len(going), SERVERS_MAX):
+        batch = going[start : start + SERVERS_MAX]
         answers += await _ensure_batch(networks, batch, pools, placed=placed, make=make)
-    named = assign_named if make else plan_named
-    return [await named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
+    remaining = iter(answers)
+    return [refused.get(server.server_id) or next(remaining) for server in servers]
+
+
+async def check_nics(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> tuple[Pools, dict[str, seam.PortsRefused]]:
+    """Return the pools of the servers' flat networks, and by server id who cannot have an address there."""
+    ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
+    async with networks.database.connection() as connection:
+        known = [network.id for network in await store.list_networks(connection, ids) if network.flat]
+        if not known:
+            return {}, {}
+        pools: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
+        for pool in await subnets.list_subnets(connection, network_ids=known):
+            pools[pool.network_id].append(pool)
+        named = [(n.network_id, n.fixed_ip) for server in servers for n in server.nics if n.network_id and n.fixed_ip]
+        taken = await address_rows.list_holders(connection, [pair for pair in named if pair[0] in pools])
+    reasons = {server.server_id: refuse_nics(server, pools, taken) for server in servers}
+    return pools, {server_id: seam.PortsRefused(server_id, reason) for server_id, reason in reasons.items() if reason}
 
 
 async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
@@ -64,12 +85,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
     async with networks.database.transaction() as tx:
         ports_locked = (await ports.lock_ports(tx, sorted(revisions))).values()
         ports_same = {port.id: port for port in ports_locked if port.revision == revisions[port.id]}  # R15, R21
-        dropped = [
-            (address.subnet_id, address.address)
-            for port in ports_same.values()
-            for address in port.addresses
-            if address.assigned_for is not None
-        ]
+        dropped = [item for port in ports_same.values() for item in port.addresses if item.assigned_for is not None]
         async with telling(networks, tx, ports_same):
             await addresses.take_back(tx, dropped)
             await ports.bind(tx, list(ports_same), [None] * len(ports_same), VIF_TYPE_UNBOUND)
@@ -118,11 +134,79 @@ async def _part(networks: Networks, tx: Connection, ports_locked: Sequence[Port]
     """Take locked ports from their servers. Return the ids of the ports whose claims are to be given back."""
     partings = [port_bindings.decide_parting(port, restore=restore) for port in ports_locked]
     async with telling(networks, tx, [port.id for port in ports_locked]):
-        await addresses.take_back(tx, [pair for parting in partings for pair in parting.dropped])
+        await addresses.take_back(tx, [item for parting in partings for item in parting.dropped])
         await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
     await claims.insert_releases(tx, unclaimed)
     return unclaimed
+
+
+async def _assign_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Claim and assign the addresses that the server's NICs name; return the server's answer with them.
+
+    The addresses stay, whatever becomes of the build's others. A refusal gives none back: an address may be taken
+    because the conductor that took this build over has assigned it.
+    """
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    pairs = zip(server.nics, answer.ports, strict=True)
+    named = {port.id: (nic, port, nic.fixed_ip) for nic, port in pairs if nic.fixed_ip and not port.pools}
+    if not named:
+        return answer
+    try:
+        for _, port, fixed_ip in named.values():
+            if port.needs_address:
+                await assign_address(networks, port.id, fixed_ip)
+            elif addressing.canonical(fixed_ip) not in port.addresses:
+                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {fixed_ip}.")
+    except (BadRequest, Conflict, NotFound) as error:
+        if error.retry is Retry.NOW:
+            raise
+        return seam.PortsRefused(server.server_id, error.told())
+    async with networks.database.transaction() as tx:
+        ports_read = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
+    lost = [port_id for port_id in named if port_id not in ports_read]
+    if lost:
+        return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
+    views = {
+        port_id: port_bindings.view(ports_read[port_id], nic, server.server_id)
+        for port_id, (nic, _, _) in named.items()
+    }
+    return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
+
+
+async def assign_address(networks: Networks, port_id: str, address: str) -> None:
+    """Claim and give a named address to a port that has none. Raises PortChanged when the port is gone or changes."""
+    async with Intents(networks) as intents:
+        async with networks.database.transaction() as tx:
+            locked = await ports.lock_ports(tx, [port_id])
+            if port_id not in locked:
+                raise PortChanged(f"Port {port_id} was deleted meanwhile.")
+            port = locked[port_id]
+            placings = await plan_named(tx, port.network_id, port_id, port.device_owner, address)
+            await intents.open(tx, [port_id])
+        placing = await intents.claim(port, placings, {})
+        async with networks.database.transaction() as tx:
+            now = await intents.resume(tx, port)
+            subnets = await address_rows.lock_provider_subnets(tx, [placing.provider_uuid])
+            await addresses.give_one(networks, tx, now, placing, subnets)
+    crash_point("port.after-assign")
+
+
+async def plan_named(
+    tx: Connection, network_id: str, port_id: str, device_owner: str, address: str
+) -> tuple[Placing, ...]:
+    """Return how a port gets the named address.
+
+    Raises what requests.plan_addresses raises, IpAddressAlreadyAllocated.
+    """
+    state = await addresses.read_network(tx, network_id, "")
+    fixed_ips = (FixedIpRequest(ip_address=address),)
+    plan = requests.plan_addresses(port_id, state, device_owner=device_owner, fixed_ips=fixed_ips)
+    await addresses.refuse_taken(tx, plan.placings)
+    return plan.placings
 
 
 @after_releases
@@ -190,12 +274,19 @@ async def _within_quota(
 def _ensured(
     server: seam.ServerNics, port_ids: Sequence[str], ports_locked: Mapping[str, Port], pools: Pools
 ) -> seam.EnsuredPorts:
-    views = []
-    for nic, port_id in zip(server.nics, port_ids, strict=True):
-        port, pools_of_nic = ports_locked.get(port_id), pools_of(nic, pools)
-        view = planned_port(server, nic, port_id) if port is None else port_bindings.view(port, nic, server.server_id)
-        views.append(view if pools_of_nic is None else with_pools(view, nic, pools_of_nic))
+    nics = zip(server.nics, port_ids, strict=True)
+    views = (
+        view_port(ports_locked[port_id], server, nic, pools)
+        if port_id in ports_locked
+        else with_pools(planned_port(server, nic, port_id), nic, pools)
+        for nic, port_id in nics
+    )
     return seam.EnsuredPorts(server.server_id, tuple(views))
+
+
+def view_port(port: Port, server: seam.ServerNics, nic: seam.Nic, pools: Pools) -> seam.Port:
+    """Return the port of a server's NIC as the conductor needs to know it, with its pools on a flat network."""
+    return with_pools(port_bindings.view(port, nic, server.server_id), nic, pools)
 
 
 async def bind_batch(
@@ -252,18 +343,14 @@ async def _assign(
     demands = [demand for item in assigning.values() for demand in item.demands]
     handed_out = await addresses.hand_out(networks, tx, demands, server_by_port)
     addresses_given = [item for item in handed_out if item is not None]
-    got = {item.port_id for item in addresses_given} | {item.port_id for item in assigning.values() if not item.demands}
+    got = {item.port_id for item in addresses_given}
+    got |= {item.port_id for item in assigning.values() if item.automatic and not item.demands}
     automatic = [item for port_id in got for item in assigning[port_id].automatic]
-    if not automatic:
-        by_port: dict[str, list[int]] = {}
-        for item in addresses_given:
-            by_port.setdefault(item.port_id, []).append(item.address)
-        return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
-    await address_rows.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
-    shown: dict[str, tuple[str, ...]] = dict.fromkeys(got, ())
-    for address in await address_rows.list_of_ports(tx, list(got)):
-        shown[address.port_id] = (*shown[address.port_id], address.address)
-    return shown
+    addresses_given += await addresses.give_automatic(tx, automatic, server_by_port)
+    by_port: dict[str, list[int]] = {port_id: [] for port_id in got}
+    for item in addresses_given:
+        by_port[item.port_id].append(item.address)
+    return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
 
 
 def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
@@ -274,7 +361,7 @@ def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
 async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], ports_locked: Mapping[str, Port]
 ) -> dict[str, ReachableSubnets]:
-    """Return by provider UUID its reach, and its subnets, locked, where a bind is to get an address."""
+    """Return provider UUID -> which hosts reach it, with its subnets, locked, where a bind is to get an address."""
     binds_with_ports = [(bind, ports_locked[bind.port_id]) for bind in binds if bind.port_id in ports_locked]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}

@@ -26,7 +26,7 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.seams.compute import HostAggregateState
-from roost.seams.placement import ConsumerClaim, ProviderState, Refused, Rule
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState, Refused, Rule
 
 BATCH_MAX = 500
 LEASE_SHARE = 0.8
@@ -119,7 +119,7 @@ async def take(
     """Run `change`, commit it once the ledger agrees to the capacity that it leaves, and publish it.
 
     `change` may be run again, in a new transaction. A process that dies in between leaves a publication that is due.
-    Raises what `change` raises, CapacityInUse, when nothing is changed, and PublicationPending.
+    Raises what `change` raises, PublicationPending, and CapacityInUse; then nothing is changed.
     """
     async with networks.database.transaction() as tx:
         await publications.want(tx, provider_uuids)
@@ -188,8 +188,19 @@ async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: 
     return not isinstance(answer, Refused)
 
 
+async def claim_with_capacity(
+    networks: Networks, sources: Sequence[ProviderSource], claims: Sequence[ConsumerClaim]
+) -> Claimed | Refused:
+    """Make these claims in one step with the inventories that the sources are to have."""
+    states = [state for state in map(capacity.provider_state, sources) if state is not None]
+    if states:
+        return await networks.placement.reshape(states, claims)
+    (answer,) = await networks.placement.claim([ClaimGroup(tuple(claims))])
+    return answer
+
+
 async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
-    """Move claims from these providers to the one that their network's only subnet is on; return whether any moved.
+    """Move claims from these providers after their network's only subnet, to its provider; return whether any moved.
 
     A process told the ledger that the subnet joins a segment, and died before it committed that.
     """

@@ -17,17 +17,16 @@ from roost.network.errors import (
     NetworkNotFound,
     OverQuota,
 )
-from roost.network.model.networks import Host
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortRequest
-from roost.network.rules import flat, quotas, requests
+from roost.network.rules import flat, quotas, requests, uses
 from roost.network.rules.requests import NetworkState, Placing
-from roost.network.service import Networks, addresses, notices, releases
+from roost.network.service import Networks, addresses, claims, notices, releases
 from roost.network.service import quotas as quota_service
-from roost.network.service.addresses import Want
+from roost.network.service.claims import Intents, Want
 from roost.network.service.macs import canonical_mac, new_mac
 from roost.network.service.notifications import telling
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims
+from roost.network.store import claims as claim_rows
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.platform.batches import Batches
@@ -71,19 +70,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
 
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
-    makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
-    async with _taking_back(networks, makings):
-        ports_written = await _plan(networks, makings)
-        claiming = [making for making in makings if making.placings and making.error is None]
-        if claiming:
-            await _claim(networks, claiming)
-            ports_written |= await _write(networks, [making for making in claiming if making.placing is not None])
-            crash_point("port.after-assign")
-            for making in claiming:
-                if making.placing is not None and making.error is not None:
-                    await releases.abandon(networks, making.port_id)
-        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
-    return [making.error or ports_written[making.port_id] for making in makings]
+    return await _make(networks, wanted, whole=False)
 
 
 async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
@@ -91,54 +78,57 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
 
     Raises the first port's error, of those that ports.create_port raises.
     """
-    makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
-    async with _taking_back(networks, makings):
-        ports_written = await _plan(networks, makings, whole=True)
-        error = _find_error(makings)
-        claiming = [making for making in makings if making.placings]
+    answers = await _make(networks, [_canonical(request) for request in wanted], whole=True)
+    return [answer for answer in answers if isinstance(answer, Port)]
+
+
+async def _make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool) -> list[Port | RoostError]:
+    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none."""
+    makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
+    async with _taking_back(networks, makings), Intents(networks) as intents:
+        ports_written = await _plan(networks, makings, intents, whole=whole)
+        error = _find_error(makings) if whole else None
+        claiming = [making for making in makings if making.placings and making.error is None]
         if claiming and error is None:
-            await _claim(networks, claiming)
-            _raise_first_error(makings)
-            ports_written = await _write(networks, makings, whole=True)
+            await _claim(networks, claiming, intents)
+            if whole:
+                _raise_first_error(makings)
+            going = [making for making in makings if making.error is None and making.port_id not in ports_written]
+            ports_written |= await _write(networks, going, intents, whole=whole)
             crash_point("port.after-assign")
+            refused = [making.port_id for making in going if making.error is not None]
+            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in refused})
         await notices.tell_now(networks, notices.servers_of(ports_written.values()))
     if error is not None:
         raise error
-    return [ports_written[making.port_id] for making in makings]
+    return [making.error or ports_written[making.port_id] for making in makings]
 
 
 async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> list[str]:
     """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
     ids = [port.id for port in found]
     async with telling(networks, tx, ids):
-        await addresses.take_back(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
+        await addresses.take_back(tx, [item for port in found for item in port.addresses])
         await port_rows.delete(tx, ids)
-    await claims.insert_releases(tx, ids)
+    await claim_rows.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
 
 
 @asynccontextmanager
 async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
-    """Take the ports back if the block fails or is cancelled."""
+    """Delete the ports that were written, if the block fails or is cancelled. Their intents see to their claims."""
     try:
         yield
     except BaseException:
-        await _take_back(networks, [making.port_id for making in makings])
+        try:
+            async with networks.database.transaction() as tx:
+                ports_locked = await port_rows.lock_ports(tx, sorted(making.port_id for making in makings))
+                servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
+            await notices.tell_now(networks, servers)
+            await releases.work_off_now(networks, list(ports_locked))
+        except RoostError as error:
+            log.warning("deleting the ports of a failed request failed", reason=str(error))
         raise
-
-
-async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
-    """Delete the ports, their intents and their claims, as far as they came. Without the database, intents expire."""
-    try:
-        async with networks.database.transaction() as tx:
-            ports_locked = await port_rows.lock_ports(tx, sorted(port_ids))
-            await claims.delete_intents(tx, port_ids)
-            servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
-            hanging = await claims.release_hanging(tx, port_ids)
-        await notices.tell_now(networks, servers)
-        await releases.work_off_now(networks, [*ports_locked, *hanging])
-    except RoostError as error:
-        log.warning("releasing the claims of a failed request failed; the reconciler retries", reason=str(error))
 
 
 def _canonical(request: PortRequest) -> PortRequest:
@@ -158,13 +148,16 @@ def _raise_first_error(makings: Sequence[_Making]) -> None:
         raise error
 
 
-async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+async def _plan(
+    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool = False
+) -> dict[str, Port]:
     """Decide which addresses each port may get; open intents for ports that need some, and make the others now.
 
-    Return the ports that were made, by id. whole: one refusal writes nothing, and no port is made before all can be.
+    Return the ports that were made, by id. whole: nothing is written if one is refused, and no port is made yet if
+    one needs a claim.
     """
     async with networks.database.transaction() as tx:
-        read: dict[tuple[str, str], tuple[NetworkState, Host | None] | RoostError] = {}
+        read: dict[tuple[str, str], NetworkState | RoostError] = {}
         for network_id, host_name in sorted({(m.request.network_id, m.request.host or "") for m in makings}):
             try:
                 read[network_id, host_name] = await addresses.read_network(tx, network_id, host_name)
@@ -183,7 +176,7 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
             return {}
         going = [making for making in makings if making.error is None]
         claiming = [making.port_id for making in going if making.placings]
-        await claims.insert_intents(tx, claiming, networks.settings.intent_s)
+        await intents.open(tx, claiming)
         if whole and claiming:
             return {}
         making_now = [making for making in going if not making.placings]
@@ -191,37 +184,30 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
             return await _insert_all(networks, tx, making_now)
 
 
-def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostError) -> None:
-    if isinstance(read, RoostError):
-        raise read
-    state, host = read
+def _plan_one(making: _Making, state: NetworkState | RoostError) -> None:
+    if isinstance(state, RoostError):
+        raise state
     request = making.request
     flat.refuse_port(state.network)
     plan = requests.plan_addresses(
-        making.port_id, state, device_owner=request.device_owner, host=host, host_name=request.host or "",
-        fixed_ips=request.fixed_ips,
-    )  # fmt: skip
+        making.port_id, state, device_owner=request.device_owner, fixed_ips=request.fixed_ips
+    )
     making.ip_allocation, making.placings = plan.ip_allocation, plan.placings
 
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
     """Set the error of each port that its project's quota does not allow."""
     usages = await quota_service.lock_limited(networks, tx, "port", sorted({m.request.project_id for m in makings}))
-    for making in makings:
-        usage = usages.get(making.request.project_id)
-        if usage is None or making.error is not None:
-            continue
-        reason = quotas.refusal(usage, 1)
-        if reason is None:
-            usages[usage.project_id] = msgspec.structs.replace(usage, used=usage.used + 1)
-        else:
-            making.error = OverQuota(reason)
+    going = [making for making in makings if making.error is None]
+    reasons = quotas.grant(usages, [(making.request.project_id, 1) for making in going])
+    for making, reason in zip(going, reasons, strict=True):
+        making.error = None if reason is None else OverQuota(reason)
 
 
-async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
-    """Claim one of its placings for each port. Delete the intents of those that got none."""
+async def _claim(networks: Networks, makings: Sequence[_Making], intents: Intents) -> None:
+    """Claim one of its placings for each port. Close the intents of those that got none."""
     wants = [Want(port_id=m.port_id, project_id=m.request.project_id, placings=m.placings) for m in makings]
-    answers = await addresses.claim(networks, wants)
+    answers = await claims.claim(networks, wants)
     for making in makings:
         answer = answers[making.port_id]
         if isinstance(answer, RoostError):
@@ -230,10 +216,12 @@ async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
             making.placing = answer
     if refused := [making.port_id for making in makings if making.placing is None]:
         async with networks.database.transaction() as tx:
-            await claims.delete_intents(tx, refused)
+            await intents.close(tx, refused)
 
 
-async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+async def _write(
+    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool = False
+) -> dict[str, Port]:
     """Write the ports with the addresses that are claimed for them; return those that were written, by id.
 
     whole: raise the first port's error, if any, and write none.
@@ -245,10 +233,9 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings)
         claimed = {making.port_id: making.placing for making in makings if making.placing is not None}
-        intents = await claims.delete_intents(tx, list(claimed))
+        intents_gone = await intents.close(tx, list(claimed))
         for making in makings:
-            if making.error is None and making.port_id in claimed.keys() - intents:
-                making.error = addresses.too_late(making.port_id)
+            making.error = making.error or intents_gone.get(making.port_id)
         locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in claimed.values()}))
         going = {m.port_id: claimed[m.port_id] for m in makings if m.error is None and m.port_id in claimed}
         errors = await addresses.give(networks, tx, going, locked)
@@ -258,8 +245,12 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
             _raise_first_error(makings)
         async with telling(networks, tx, [making.port_id for making in makings]):
             written = await _insert_all(networks, tx, [making for making in makings if making.error is None])
-            for port_id in written.keys() & going.keys():
-                await addresses.give_automatic(tx, [written[port_id]], locked.get(going[port_id].provider_uuid, ()))
+            automatic = [
+                item
+                for port_id in written.keys() & going.keys()
+                for item in uses.automatic(written[port_id], locked.get(going[port_id].provider_uuid, ()))
+            ]
+            await addresses.give_automatic(tx, automatic)
         by_port: dict[str, tuple[Address, ...]] = dict.fromkeys(written, ())
         for address in await address_rows.list_of_ports(tx, list(written)):
             by_port[address.port_id] = (*by_port[address.port_id], address)

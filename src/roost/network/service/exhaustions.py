@@ -7,7 +7,7 @@ from roost.network.rules import capacity, exhaustions, uses
 from roost.network.rules.addressing import count
 from roost.network.rules.exhaustions import Room
 from roost.network.service import Networks
-from roost.network.store import availability, unknown_guests
+from roost.network.store import addresses, unknown_guests
 from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
@@ -78,7 +78,7 @@ async def _read(
 
 async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:
     """Return the subnets, each with (how many addresses are free, how many there are)."""
-    counts = await availability.count_held(tx, [subnet.id for subnet in subnets])
+    counts = await addresses.count_held(tx, [subnet.id for subnet in subnets])
     in_pools = {subnet_id: of_subnet.in_pools for subnet_id, of_subnet in counts.items()}
     totals = {subnet.id: count(subnet.pools) for subnet in subnets}
     return [(subnet, (totals[subnet.id] - in_pools.get(subnet.id, 0), totals[subnet.id])) for subnet in subnets]

@@ -1,4 +1,4 @@
-"""MAC addresses: made for ports that come without one, and as clients write them."""
+"""MAC addresses: new ones for ports without, and the canonical form of those that clients write."""
 
 import random
 import re

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
-from roost.network.rules.flat import Pools, pools_of, with_pools
+from roost.network.rules.flat import Pools
 from roost.network.rules.holdings import claim_while_readdressed
-from roost.network.service import Networks, addresses, builds, flat, releases
+from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
@@ -24,7 +24,7 @@ from roost.seams.placement import ConsumerState, covers_allocations
 
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
     """See MoveClient.read_ports."""
-    pools, _ = await flat.check_nics(networks, servers)
+    pools, _ = await builds.check_nics(networks, servers)
     ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
     answers = []
     for server in servers:
@@ -49,11 +49,10 @@ async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> lis
 
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
-    """Return the port as the NIC that the server requested, or that was attached since."""
+    """Return the port of the NIC that the server requested; of a port attached since, the NIC has no tag."""
     nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
-    view, pools_of_nic = port_bindings.view(port, nic, server.server_id), pools_of(nic, pools)
-    return view if pools_of_nic is None else with_pools(view, nic, pools_of_nic)
+    return builds.view_port(port, server, nic, pools)
 
 
 async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -89,10 +88,14 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
 async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str, str]]) -> None:
     """See MoveClient.drop_bindings."""
     async with networks.database.transaction() as tx:
-        ports_by_server = await _lock_ports(tx, [server_id for server_id, _ in hosts_by_server])
-        pairs = [(port_id, host) for server_id, host in hosts_by_server for port_id in ports_by_server[server_id]]
-        ids_changed = await store.delete_of_ports(tx, [port_id for port_id, _ in pairs], [host for _, host in pairs])
-        await ports.touch(tx, ids_changed)
+        ports_locked = await ports.lock_server_ports(tx, [], [server_id for server_id, _ in hosts_by_server])
+        pairs = [
+            (port.id, host)
+            for server_id, host in hosts_by_server
+            for port in ports_locked.values()
+            if port.device_id == server_id
+        ]
+        await ports.touch(tx, await store.delete(tx, pairs))
 
 
 async def return_ports(
@@ -113,9 +116,7 @@ async def return_ports(
             for port_id in ids
         }
         async with telling(networks, tx, ids):
-            await addresses.take_back(
-                tx, [(item.subnet_id, item.address) for items in addresses_new.values() for item in items]
-            )
+            await addresses.take_back(tx, [item for items in addresses_new.values() for item in items])
             revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
@@ -179,7 +180,7 @@ async def _readdress(
         return seam.BindRefused(bind.port_id, reason, changed=True)
     try:
         async with tx.transaction():
-            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in port_addresses])
+            await addresses.take_back(tx, port_addresses)
             (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
             if isinstance(answer, seam.BindRefused):
                 raise _Refused(answer)
@@ -193,7 +194,7 @@ async def _readdress(
 async def trim_claims(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.trim_claims."""
     async with networks.database.transaction() as tx:
-        ids = [port_id for port_ids in (await _lock_ports(tx, server_ids)).values() for port_id in port_ids]
+        ids = list(await ports.lock_server_ports(tx, [], server_ids))
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, ids)
@@ -202,14 +203,6 @@ async def trim_claims(networks: Networks, server_ids: Sequence[str]) -> None:
 async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.unbind_ports."""
     async with networks.database.transaction() as tx:
-        ids = [port_id for port_ids in (await _lock_ports(tx, server_ids)).values() for port_id in port_ids]
+        ids = list(await ports.lock_server_ports(tx, [], server_ids))
         async with telling(networks, tx, ids):
             await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
-
-
-async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Lock the ports whose device is one of the servers, hidden ones too; return their ids by server id."""
-    ports_by_server: dict[str, list[str]] = {server_id: [] for server_id in server_ids}
-    for port in (await ports.lock_server_ports(tx, [], server_ids)).values():
-        ports_by_server[port.device_id].append(port.id)
-    return ports_by_server

@@ -28,7 +28,7 @@ from roost.network.rules import flat, links, uses
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, capacity, quotas
 from roost.network.service.capacity import Taken
-from roost.network.service.subnets import lock_network, take
+from roost.network.service.subnets import take
 from roost.network.store import addresses, ports
 from roost.network.store import networks as store
 from roost.network.store import publications as publication_rows
@@ -96,8 +96,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
     other projects have ports on it, NetworkMTUSubnetConflict.
     """
     async with networks.database.transaction() as tx:
-        (network,) = await _with_links(tx, [await lock_network(tx, network_id)])
-        refuse_other_revision("Network", network_id, has=network.revision, wanted=changes.revision)
+        (network,) = await _with_links(tx, [await _lock_network(tx, network_id, changes.revision)])
         links.refuse_other_link(network, changes.link)
         if network.shared and changes.shared is False:
             others = await ports.list_projects(tx, network_id) - {network.project_id}
@@ -143,8 +142,7 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
 async def update_segment(networks: Networks, segment_id: str, changes: SegmentChanges) -> Segment:
     """Change the name or the description of a segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     async with networks.database.transaction() as tx:
-        segment = await _lock_segment(tx, segment_id)
-        refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=changes.revision)
+        segment = await _lock_segment(tx, segment_id, changes.revision)
         if changes.name is not None:
             segment = msgspec.structs.replace(segment, name=changes.name or None)
         if changes.description is not None:
@@ -156,7 +154,8 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
 async def delete_network(networks: Networks, network_id: str, *, revision: int | None = None) -> None:
     """Delete a network with its segments and subnets, in one transaction.
 
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or somebody claims of it.
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or claims of
+    builds or of new ports.
     """
     async with networks.database.transaction() as tx:
         _, providers = await _lock_unused(tx, network_id, revision)
@@ -181,8 +180,7 @@ async def _lock_unused(tx: Connection, network_id: str, revision: int | None) ->
     Nobody gets addresses of it before the transaction ends.
     Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse.
     """
-    network = await lock_network(tx, network_id)
-    refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
+    network = await _lock_network(tx, network_id, revision)
     port_count = await ports.count(tx, network_id)
     if port_count and network.flat:
         raise NetworkInUse(f"Servers have addresses of network {network_id}: delete them first.")
@@ -201,8 +199,7 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
     Raises SegmentNotFound, RevisionNumberConstraintFailed, SegmentInUse while it has subnets.
     """
     async with networks.database.transaction() as tx:
-        segment = await _lock_segment(tx, segment_id)
-        refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=revision)
+        await _lock_segment(tx, segment_id, revision)
         subnets = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
         if subnets:
             raise SegmentInUse(f"Segment {segment_id} still has {len(subnets)} subnets: delete them first.")
@@ -211,14 +208,24 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
     await capacity.publish(networks, [segment_id])
 
 
-async def _lock_segment(tx: Connection, segment_id: str) -> Segment:
-    """Lock the segment's network; return the segment. Raises SegmentNotFound."""
+async def _lock_network(tx: Connection, network_id: str, revision: int | None) -> Network:
+    """Lock the network and return it. Raises NetworkNotFound, RevisionNumberConstraintFailed."""
+    network = await store.lock_network(tx, network_id)
+    if network is None:
+        raise NetworkNotFound(f"Network {network_id} could not be found.")
+    refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
+    return network
+
+
+async def _lock_segment(tx: Connection, segment_id: str, revision: int | None) -> Segment:
+    """Lock the segment's network; return the segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     segments_read = await store.list_segments(tx, [segment_id])
     if segments_read:
         await store.lock_network(tx, segments_read[0].network_id)
         segments_read = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
     if not segments_read:
         raise SegmentNotFound(f"Segment {segment_id} could not be found.")
+    refuse_other_revision("Segment", segment_id, has=segments_read[0].revision, wanted=revision)
     return segments_read[0]
 
 
@@ -241,16 +248,10 @@ async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[
 
 
 def _links(network: Network) -> tuple[Link, ...]:
-    """Return the links of a new network: those that the request lists, or the one that its provider attributes name."""
+    """Return the links of a new network: those of its segments, or the one of its provider attributes."""
     if network.links or network.network_type is None:
         return network.links
-    return (
-        Link(
-            network_type=network.network_type,
-            physical_network=network.physical_network,
-            segmentation_id=network.segmentation_id,
-        ),
-    )
+    return (Link(network.network_type, network.physical_network, network.segmentation_id),)
 
 
 def _segment(networks: Networks, network: Network, link: Link) -> Segment:
@@ -259,9 +260,7 @@ def _segment(networks: Networks, network: Network, link: Link) -> Segment:
         network_id=network.id,
         name=None,
         description="",
-        network_type=link.network_type,
-        physical_network=link.physical_network,
-        segmentation_id=link.segmentation_id,
+        **msgspec.structs.asdict(link),
         revision=1,
         created_at=network.created_at,
         updated_at=network.updated_at,

@@ -1,24 +1,19 @@
 """Tells the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
 
-A notice names only a server whose ports to look at again, and a port that its build lost. It may be told twice.
+A notice names a server whose ports are to be read again, and a port if its build lost one. It may be told twice.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 
-import structlog
-
 from roost.network.model.ports import Port
-from roost.network.service import Networks
+from roost.network.service import Networks, left_to_reconciler
 from roost.network.store import notices as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.platform.errors import RoostError
 
 NOTICES_MAX = 500
 SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-
-log = structlog.get_logger()
 
 
 async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
@@ -58,14 +53,8 @@ async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
     """Tell right after the commit that wrote the notices. What fails now, the reconciler tells later."""
     if not server_ids:
         return
-    try:
+    with left_to_reconciler("telling compute of changed ports", servers=list(server_ids)):
         await tell(networks, server_ids)
-    except RoostError as error:
-        log.warning(
-            "telling compute of changed ports failed; the reconciler retries",
-            servers=list(server_ids),
-            reason=str(error),
-        )
 
 
 def servers_of(ports: Iterable[Port]) -> list[str]:

@@ -4,6 +4,8 @@ A port of Roost's own has the id that follows from its server and NIC, so it can
 the build, as one that the conductor makes. The network service claims for it when it is bound.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,10 +15,40 @@ from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, builds
 from roost.network.service import ports as port_service
-from roost.network.service.addresses import Intents, Want
-from roost.platform.errors import Conflict
+from roost.network.service.claims import Intents
+from roost.platform.errors import BadRequest, Conflict, NotFound
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
+
+
+async def plan_ports(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> list[seam.EnsuredPorts | seam.PortsRefused]:
+    """See BuildClient.ensure_ports, where it makes nothing."""
+    answers = await builds.reserve_ports(networks, servers, make=False)
+    return [await _plan_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
+
+
+async def _plan_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Pin ports that are still to be made to the segment of the address that their NIC names. Nothing is claimed."""
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    planned = []
+    for nic, port in zip(server.nics, answer.ports, strict=True):
+        if nic.fixed_ip is None or port.is_held or port.pools:
+            planned.append(port)
+            continue
+        try:
+            async with networks.database.transaction() as tx:
+                owner = COMPUTE_OWNER + server.availability_zone
+                placings = await builds.plan_named(tx, port.network_id, port.id, owner, nic.fixed_ip)
+        except (BadRequest, Conflict, NotFound) as error:
+            return seam.PortsRefused(server.server_id, error.told())
+        provider_uuid = placings[0].provider_uuid
+        planned.append(replace(port, provider_uuid=provider_uuid, pinned=True, fixed_ip=nic.fixed_ip))
+    return seam.EnsuredPorts(server.server_id, tuple(planned))
 
 
 class AgentPort(Struct, frozen=True, kw_only=True):
@@ -34,8 +66,8 @@ async def take_port(networks: Networks, wanted: AgentPort) -> Port:
     """Return the NIC's port, made, reserved for the server's build and bound to the host, with claimed addresses.
 
     A port that has all this already is returned as it is. Raises NotFound when the server, or what the NIC names, does
-    not exist. Raises Conflict when the port is another server's, when it is bound to another host and the revision is
-    not its present one, or when no segment that the host reaches has a free address.
+    not exist. Raises Conflict when the port is another server's, or no segment that the host reaches has a free
+    address; also when it is bound to another host, unless the revision is its present one.
     """
     await _refuse_gone(networks, wanted.server_id)
     taken = await _take(networks, wanted)
@@ -91,31 +123,22 @@ def _is_taken(port: Port, wanted: AgentPort) -> bool:
 
 
 async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port) -> None:
-    """Bind with what was claimed at `place`, if the host reaches its segment; else claim of one that it reaches."""
+    """Bind with what the conductor claimed, if the host reaches its segment; else claim on one that it reaches."""
     consumers = await networks.placement.get_consumers([port.id])
     for provider_uuid, resources in (consumers[port.id].allocations if port.id in consumers else {}).items():
         bind = _port_bind(wanted, port, provider_uuid, tuple(resources))
         if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
             return
         port = await _read_again(networks, wanted, port)
-    async with addresses.Intents(networks) as intents:
+    async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
-            state, host = await addresses.read_network(tx, port.network_id, wanted.host)
-            plan = requests.plan_addresses(
-                port.id,
-                state,
-                device_owner=COMPUTE_OWNER + wanted.availability_zone,
-                host=host,
-                host_name=wanted.host,
-                fixed_ips=None,
-            )
-            await intents.open(tx, port.id)
+            state = await addresses.read_network(tx, port.network_id, wanted.host)
+            owner = COMPUTE_OWNER + wanted.availability_zone
+            plan = requests.plan_addresses(port.id, state, device_owner=owner, fixed_ips=None)
+            await intents.open(tx, [port.id])
         if not plan.placings:
             raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")
-        want = Want(
-            port_id=port.id, project_id=port.project_id, placings=plan.placings, ticket=intents.tickets[port.id]
-        )
-        await _bind(networks, wanted, port, await addresses.claim_one(networks, want), intents=intents)
+        await _bind(networks, wanted, port, await intents.claim(port, plan.placings, {}), intents=intents)
 
 
 async def _bind(
@@ -131,7 +154,7 @@ async def _bind(
     bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
     async with networks.database.transaction() as tx:
         if intents is not None:
-            await intents.close(tx, port.id)
+            await intents.close_one(tx, port.id)
         (answer,) = await builds.bind_batch(networks, tx, [bind])
         if isinstance(answer, seam.BindRefused):
             raise Conflict(answer.reason)

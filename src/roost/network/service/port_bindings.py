@@ -50,8 +50,8 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
         port = await port_updates.lock_for_client(tx, port_id)
         if any(binding.host == wanted.host for binding in await port_updates.list_bindings(tx, port)):
             raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
-        state, host = await addresses.read_network(tx, port.network_id, wanted.host)
-        requests.refuse_host(port, port.addresses, state, host=host, host_name=wanted.host)
+        state = await addresses.read_network(tx, port.network_id, wanted.host)
+        requests.refuse_host(port, port.addresses, state)
         await store.put(tx, port_id, binding_new)
         await port_rows.touch(tx, [port_id])
     return binding_new
@@ -89,7 +89,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
         port = await port_updates.lock_for_client(tx, port_id)
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
-            await store.delete(tx, port_id, [host])
+            await store.delete(tx, [(port_id, host)])
             await port_rows.touch(tx, [port_id])
             return
     try:

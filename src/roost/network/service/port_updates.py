@@ -25,7 +25,7 @@ from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, addresses, automatic, notices, releases
-from roost.network.service.addresses import Intents, Want
+from roost.network.service.claims import Intents
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
@@ -90,7 +90,7 @@ async def _begin(
         if not change.needs_claim:
             return change, await _write(networks, tx, change, change.placings)
         await addresses.refuse_taken(tx, change.placings)
-        await intents.open(tx, port_id)
+        await intents.open(tx, [port_id])
         return change, []
 
 
@@ -134,15 +134,18 @@ def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
     raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
 
 
-async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
-    """Lock a port that a client changes; return it.
-
-    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse.
-    """
+async def lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
+    """Lock a port that clients see; return it. Raises PortNotFound, RevisionNumberConstraintFailed."""
     port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
     if port is None or port.hidden:
         raise PortNotFound(f"Port {port_id} could not be found.")
     refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+    return port
+
+
+async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
+    """Lock a port that a client changes; return it. Raises as lock_shown does, and PortInUse."""
+    port = await lock_shown(tx, port_id, revision)
     if port.reserved_from is not None:
         raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
     return port
@@ -171,19 +174,9 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 async def _claim_and_write(networks: Networks, change: _Change, intents: Intents) -> list[str]:
     """Claim beside what the port has, under its open intent; then write. Return the servers to be told."""
     port = change.before
-    want = Want(
-        port_id=port.id,
-        project_id=port.project_id,
-        placings=change.placings,
-        claim_held=claim_of(port.addresses),
-        ticket=intents.tickets[port.id],
-    )
-    placing = await addresses.claim_one(networks, want)
+    placing = await intents.claim(port, change.placings, claim_of(port.addresses))
     async with networks.database.transaction() as tx:
-        now = (await port_rows.lock_ports(tx, [port.id])).get(port.id)
-        if now is None or now.revision != port.revision:
-            raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-        await intents.close(tx, port.id)
+        await intents.resume(tx, port)
         servers = await _write(networks, tx, change, [placing])
     crash_point("port.after-assign")
     return servers
@@ -204,9 +197,9 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
         if change.port.host != port.host:
             await _move_binding(tx, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
-            await port_bindings.delete_all(tx, port.id)
+            await port_bindings.delete(tx, [(port.id, None)])
         if change.dropped:
-            await addresses.take_back(tx, [(item.subnet_id, item.address) for item in change.dropped])
+            await addresses.take_back(tx, change.dropped)
         for placing in placings:
             await addresses.give_one(networks, tx, change.port, placing, locked)
         if change.renews:
@@ -224,7 +217,7 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
     """Move the active binding to another host; delete the inactive one there."""
     port = change.before
     if change.port.host is not None:
-        await port_bindings.delete(tx, port.id, [change.port.host])
+        await port_bindings.delete(tx, [(port.id, change.port.host)])
     if change.keeps_binding and port.host is not None:
         old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
         await port_bindings.put(tx, port.id, old)
@@ -242,38 +235,28 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
         return await _plan_fixed_ips(tx, port, changed, changes)
     if not changed.host or changed.host == port.host:
         return _Change(port, changed)
-    state, host = await addresses.read_network(tx, port.network_id, changed.host)
+    state = await addresses.read_network(tx, port.network_id, changed.host)
     if port.addresses or port.ip_allocation != requests.DEFERRED or port.host is not None:
-        requests.refuse_host(changed, port.addresses, state, host=host, host_name=changed.host)
+        requests.refuse_host(changed, port.addresses, state)
         return _Change(port, changed)
-    plan = requests.plan_addresses(
-        port.id, state, device_owner=changed.device_owner, host=host, host_name=changed.host, fixed_ips=None
-    )
+    plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=None)
     return _Change(port, changed, placings=plan.placings, needs_claim=bool(plan.placings))
 
 
 async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: PortChanges) -> _Change:
     assert changes.fixed_ips is not None
-    host_name = changed.host or ""
-    state, host = await addresses.read_network(tx, port.network_id, host_name)
+    state = await addresses.read_network(tx, port.network_id, changed.host or "")
     follows = uses.gets_automatic(changed.device_owner)
     following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, following)
     placings: tuple[Placing, ...] = ()
     if matched.missing:
-        plan = requests.plan_addresses(
-            port.id,
-            state,
-            device_owner=changed.device_owner,
-            host=host,
-            host_name=host_name,
-            fixed_ips=matched.missing,
-        )
+        plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing)
         placings = plan.placings
     matched = readdressing.settle(changed, matched, placings[0] if placings else None)
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
-    if host_name and host_name != port.host:
-        requests.refuse_host(changed, matched.kept, state, host=host, host_name=host_name)
+    if changed.host and changed.host != port.host:
+        requests.refuse_host(changed, matched.kept, state)
     coming: Allocations = placings[0].claim if placings else {}
     holds, final = claim_of(port.addresses), add_allocations(claim_of(matched.kept), coming)
     needs_claim = not covers_allocations(holds, final)

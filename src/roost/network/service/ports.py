@@ -1,17 +1,19 @@
 """Ports as clients make, change and delete them."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import asyncpg
 
-from roost.network.errors import MacAddressInUse, PortNotFound
+from roost.network.errors import AddressesWithheld, MacAddressInUse, PortNotFound
 from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
-from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
-from roost.network.service.recovery import refuse_while_recovering
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
+
+LOOK_AGAIN = timedelta(seconds=1)
+"""How old the answer of the compute service may be. Without it, each port would cost another question."""
 
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
@@ -40,7 +42,7 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
     Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
     """
-    await refuse_while_recovering(networks)
+    await _refuse_while_recovering(networks)
     return await creation.create(networks, request)
 
 
@@ -48,7 +50,7 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     """Make users' ports, all or none; return them in order. Raises what create_port raises."""
     if len(wanted) == 1:
         return [await create_port(networks, wanted[0])]
-    await refuse_while_recovering(networks)
+    await _refuse_while_recovering(networks)
     await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
     return await creation.create_all(networks, wanted)
 
@@ -63,7 +65,7 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
     IpAddressGenerationFailure, PortChanged, AddressesWithheld.
     """
     if changes.fixed_ips is not None or changes.host:
-        await refuse_while_recovering(networks)
+        await _refuse_while_recovering(networks)
     try:
         await port_updates.update_port(networks, port_id, changes)
     except asyncpg.UniqueViolationError as error:
@@ -76,14 +78,25 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
 
     An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
 
-    revision: the one that it must have; None is any. Raises PortNotFound, RevisionNumberConstraintFailed.
+    revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
-        port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
-        if port is None or port.hidden:
-            raise PortNotFound(f"Port {port_id} could not be found.")
-        refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+        port = await port_updates.lock_shown(tx, port_id, revision)
         servers = await creation.remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])
+
+
+async def _refuse_while_recovering(networks: Networks) -> None:
+    """Raise AddressesWithheld while hosts may have guests with addresses that nobody here knows.
+
+    The compute service knows: it recovers records that went back in time.
+    """
+    now = networks.env.now()
+    asked_at, reason = networks.recovery_seen
+    if asked_at is None or not asked_at <= now < asked_at + LOOK_AGAIN:
+        reason = await networks.compute.tell_recovery()
+        networks.recovery_seen = now, reason
+    if reason is not None:
+        raise AddressesWithheld(f"no address is given to anyone now: {reason}")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import InvalidInput, OverQuota, TenantQuotaNotFound
-from roost.network.rules.quotas import RESOURCES, Resource, refusal, refusal_of_limit
+from roost.network.rules.quotas import RESOURCES, Resource, grant, refusal_of_limit
 from roost.network.service import Networks
 from roost.network.store.quotas import QUOTAS
 from roost.platform.database import Connection
@@ -40,7 +40,7 @@ async def get_details(networks: Networks, project_id: str) -> dict[str, QuotaUsa
 async def set_quotas(
     networks: Networks, project_id: str, quotas: Quotas, *, check_limit: bool = False
 ) -> dict[str, int]:
-    """Write quotas of the project's own; those left out stay. Returns what holds from now on.
+    """Set quotas of the project's own; others stay. Return all its quotas from now on.
 
     check_limit: raise InvalidInput for a quota below what the project has already.
     """
@@ -69,21 +69,18 @@ async def list_over(networks: Networks) -> list[QuotaUsage]:
         return await QUOTAS.list_over(tx, defaults=default_quotas(networks))
 
 
-async def refuse_over(networks: Networks, tx: Connection, resource: Resource, more: Mapping[str, int]) -> bool:
-    """Raise OverQuota if a project may not have so many more; return whether any of the projects has a limit.
+async def refuse_over(networks: Networks, tx: Connection, resource: Resource, more: Mapping[str, int]) -> None:
+    """Raise OverQuota if a project may not have so many more.
 
     more: by project. Others who make something for a project with a limit wait for this transaction.
     """
     usages = await lock_limited(networks, tx, resource, list(more))
-    for project_id, usage in usages.items():
-        reason = refusal(usage, more[project_id])
-        if reason is not None:
-            raise OverQuota(reason)
-    return bool(usages)
+    for reason in filter(None, grant(usages, list(more.items()))):
+        raise OverQuota(reason)
 
 
 async def refuse_many(networks: Networks, resource: Resource, project_ids: Sequence[str]) -> None:
-    """Raise OverQuota when several cannot all be made, before the first is. project_ids: one for each.
+    """Raise OverQuota if several cannot all be made, before the first is made. project_ids: of each.
 
     Each is checked again when it is made.
     """

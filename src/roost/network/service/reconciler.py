@@ -11,21 +11,11 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.service import (
-    Networks,
-    audit_ports,
-    automatic,
-    capacity,
-    notices,
-    releases,
-)
-from roost.network.store import claims, ports
+from roost.network.service import Networks, audit_ports, automatic, capacity, claims, notices, releases
 from roost.network.store import publications as publication_rows
 from roost.platform.audit import Check
 from roost.platform.drift import Repairs
 from roost.platform.errors import Conflict
-
-INTENTS_MAX = 1000
 
 log = structlog.get_logger()
 
@@ -40,7 +30,7 @@ class Reconciled(Struct, frozen=True):
 
 async def reconcile_once(context: Networks) -> Reconciled:
     """Run one pass over all that can be left behind. Nothing wakes it early: whoever left it behind has died."""
-    abandoned = await _expire_intents(context)
+    abandoned = await claims.expire_intents(context)
     with suppress(PublicationPending, TimeoutError):
         await _publish(context)
     parted = await _count_repaired(audit_ports.SERVER_PORTS, context)
@@ -58,7 +48,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
 
 
 async def _publish(context: Networks) -> None:
-    """Publish all that is due; a provider that the ledger refuses keeps none of the others from it."""
+    """Publish all that is due. A provider that the ledger refuses does not hold up the others."""
     async with context.database.connection() as connection:
         due = await publication_rows.list_due(connection)
     try:
@@ -71,17 +61,6 @@ async def _publish(context: Networks) -> None:
             await capacity.publish_due(context, [provider_uuid])
         except Conflict as refusal:
             log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
-
-
-async def _expire_intents(context: Networks) -> int:
-    async with context.database.transaction() as tx:
-        expired = await claims.list_expired_intents(tx, INTENTS_MAX)
-        if not expired:
-            return 0
-        await ports.lock_ports(tx, expired)
-        gone = await claims.delete_expired_intents(tx, expired)
-        hanging = await claims.release_hanging(tx, gone)
-    return len(hanging)
 
 
 async def _count_repaired(check: Check[Networks, Any, Any, Any], networks: Networks) -> int:

@@ -14,10 +14,9 @@ import structlog
 from roost.network.errors import PortChanged
 from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
-from roost.network.service import Networks, capacity
+from roost.network.service import Networks, capacity, left_to_reconciler
 from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point
-from roost.platform.errors import RoostError
 from roost.platform.retries import retried
 from roost.seams.placement import (
     Allocations,
@@ -47,7 +46,7 @@ class ReleasesPending(PortChanged):
 
 
 def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
-    """Return the operation such that it works off the releases that it raises as ReleasesPending, and is repeated.
+    """Return the operation, repeated while it raises ReleasesPending; these releases are worked off in between.
 
     The last of ROUNDS_MAX attempts raises ReleasesPending.
     """
@@ -65,7 +64,7 @@ def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
 
 
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
-    """Trim the claims of the ports that have release rows; return how many ports. port_ids: None is the oldest rows.
+    """Trim the claims of the ports that have release rows; return how many ports. port_ids: None for the oldest rows.
 
     Raises PublicationPending, Conflict while the ledger cannot be told of some providers; other claims are trimmed.
     """
@@ -80,13 +79,13 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
 
 
 async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: Set[str]) -> tuple[int, list[str]]:
-    """Return how many ports, and the providers that the ledger must be told of before it trims claims on them.
+    """Return how many ports were worked off, and the providers to publish before claims on them can be trimmed.
 
     stayed: providers that are to be deleted and have no addresses, but are in use.
 
     The ledger is called while the rows and the ports are locked, against the rule for transactions. Nobody reserves or
     claims for a port that has a release row. A release that is under way therefore never hits a later claim.
-    A port made anew while its row is written shows by its reservation, or by the claim's generation.
+    A port that is made anew meanwhile is known by its reservation, or by its claim's generation.
     """
     async with networks.releasing, networks.database.transaction() as tx:  # R8; a connection apart: R14
         rows = await claims.lock_releases(tx, port_ids, RELEASES_MAX)
@@ -120,7 +119,7 @@ def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
 
 
 async def _trim(networks: Networks, claims_wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
-    """Set claims that are larger than wanted to what is wanted. Return the ports that others claimed for meanwhile.
+    """Trim claims that are larger than wanted. Return the ports that somebody else claimed for meanwhile.
 
     A claim that does not cover its port's addresses stays as it is: no release repairs it.
     """
@@ -149,20 +148,5 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
     """Release the claims whose rows were committed just now. Log a failure: the reconciler does it later."""
     if not port_ids:
         return
-    try:
+    with left_to_reconciler("releasing claims", ports=len(port_ids)):
         await work_off(networks, port_ids)
-    except RoostError as error:
-        log.warning("releasing claims failed; the reconciler retries", ports=len(port_ids), reason=str(error))
-
-
-async def abandon(networks: Networks, port_id: str, ticket: int | None = None) -> None:
-    """Drop the port's intent and give back the claim made under it, unless somebody else claims for the port now.
-
-    ticket: of the intent; None when the intent is gone.
-    """
-    async with networks.database.transaction() as tx:
-        await ports.lock_ports(tx, [port_id])
-        if ticket is not None:
-            await claims.delete_intent(tx, port_id, ticket)
-        hanging = await claims.release_hanging(tx, [port_id])
-    await work_off_now(networks, hanging)

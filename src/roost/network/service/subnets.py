@@ -22,9 +22,9 @@ from roost.network.rules import addressing, flat, links, ranges, subnet_attribut
 from roost.network.rules.capacity import changes_capacity, counts
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.rules.subnet_updates import SubnetContext
-from roost.network.service import Networks, automatic, capacity, notices, quotas, releases
+from roost.network.service import Networks, addresses, automatic, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
-from roost.network.store import addresses
+from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
@@ -66,19 +66,12 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
     return subnets_read[0]
 
 
-async def create_subnet(networks: Networks, subnet: SubnetRequest) -> Subnet:
-    """Keep a new subnet that addressing.plan_subnet has checked. Its pools are capacity when the call returns.
-
-    Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
-    SubnetsNotAllAssociatedWithSegments, InvalidInput, OverQuota.
-    """
-    return (await create_subnets(networks, [subnet]))[0]
-
-
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
-    """Keep new subnets, all or none; return them in order. A call that is cancelled keeps none.
+    """Keep new subnets that addressing.plan_subnet has checked, all or none; return them in order.
 
-    Raises what create_subnet raises.
+    Their pools are capacity when the call returns. A call that is cancelled keeps none. Raises NetworkNotFound,
+    NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
+    OverQuota.
     """
     new = networks.stamp(Subnet, wanted)
     providers = sorted({subnet.provider_uuid for subnet in new})
@@ -118,8 +111,8 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
         _refuse_overlap(subnet, peers)
         peers.append(subnet)
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
-    for subnet in new:
-        await store.insert_subnet(tx, subnet, spreading=uses.is_automatic(subnet))
+    await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
+    await addresses.add_pools(tx, new)
     await network_rows.revise_networks(tx, list(known))
 
 
@@ -152,8 +145,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
         await store.update_subnet(tx, after)
         await network_rows.revise_networks(tx, [after.network_id])
         if after.pools != before.pools:
-            await store.set_pools(tx, after)
-            _, free = await addresses.set_free(tx, subnet_id, after.pools)
+            free = await addresses.set_pools(tx, after)
             if counts(after):
                 gained = ranges.subtract(free, before.pools) if counts(before) else free
                 coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
@@ -175,10 +167,8 @@ async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges)
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
     network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
-    subnet = await _lock_subnet(tx, subnet_id)
-    if network is None or subnet is None:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=changes.revision)
+    subnet = await _lock_subnet(tx, subnet_id, changes.revision)
+    assert network is not None, "it has a subnet, and would have to be locked to be deleted"
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
     context = SubnetContext(
@@ -226,8 +216,8 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
 
     async def change(tx: Connection) -> Taken:
         await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
-        subnet = await _lock_for_delete(tx, subnet_id, revision)
-        if await addresses.is_subnet_held(tx, subnet_id):
+        subnet = await _lock_subnet(tx, subnet_id, revision)
+        if await address_rows.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.delete_subnets(tx, [subnet_id])
@@ -252,38 +242,25 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     async with networks.database.transaction() as tx:
         await network_rows.hold_networks(tx, [subnet_read.network_id])
         ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
-        subnet = await _lock_for_delete(tx, subnet_id, revision)
+        subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        servers = await automatic.drop(tx, subnet, ports_locked.values())
         await store.delete_subnets(tx, [subnet.id])
+        servers = await automatic.drop(tx, subnet, ports_locked.values())
         await network_rows.revise_networks(tx, [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
 
 
-async def lock_network(tx: Connection, network_id: str) -> Network:
-    """Lock the network and return it. Raises NetworkNotFound."""
-    network = await network_rows.lock_network(tx, network_id)
-    if network is None:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return network
-
-
-async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
+async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
     """Lock the subnet and return it. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
-    subnet = await _lock_subnet(tx, subnet_id)
-    if subnet is None:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
-    return subnet
-
-
-async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
-    await addresses.lock_subnets(tx, [subnet_id])
+    await address_rows.lock_subnets(tx, [subnet_id])
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    return subnets_read[0] if subnets_read else None
+    if not subnets_read:
+        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    refuse_other_revision("Subnet", subnet_id, has=subnets_read[0].revision, wanted=revision)
+    return subnets_read[0]
 
 
 def _refuse_wrong_segment(

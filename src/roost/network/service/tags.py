@@ -1,4 +1,4 @@
-"""Tags: read and changed, one, some or all."""
+"""Tags: read and changed, one, some or all; who changes nothing reads."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,11 +8,6 @@ from roost.network.service import Networks
 from roost.network.store import tags as store
 
 Tags = tuple[str, ...]
-
-
-async def get_tags(networks: Networks, kind: Kind, resource_id: str) -> Tags:
-    """Return the tags of a resource, in order. Raises TagResourceNotFound."""
-    return await change_tags(networks, kind, resource_id, lambda has: has)
 
 
 async def change_tags(

@@ -7,15 +7,13 @@ these ports: `rules/capacity.py`.
 from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
-import structlog
-
 from roost.network.errors import PortChanged
 from roost.network.model.ports import Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity
+from roost.network.service import Networks, addresses, capacity, left_to_reconciler
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
@@ -24,7 +22,6 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.platform.errors import RoostError
 from roost.seams import unknown_guests as seam
 
 HOSTS_MAX = 100
@@ -32,8 +29,6 @@ HOSTS_MAX = 100
 MAC_ROUNDS_MAX = 8
 
 GuestsByHost = Mapping[str, Sequence[seam.UnknownGuest]]
-
-log = structlog.get_logger()
 
 
 async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as_of: float) -> list[seam.HeldAddresses]:
@@ -132,7 +127,7 @@ async def _set_host(
     await ports.delete(tx, sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
-    await addresses.take_back(tx, [(item.subnet_id, item.address) for item in dropped])
+    await addresses.take_back(tx, dropped)
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
     now = await ports.lock_ports(tx, list(planned))
     has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
@@ -184,9 +179,5 @@ async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None
     """Publish the providers. Log a failure: the reconciler does it later."""
     if not provider_uuids:
         return
-    try:
+    with left_to_reconciler("publishing held addresses", providers=len(provider_uuids)):
         await capacity.publish_due(networks, provider_uuids)
-    except (RoostError, TimeoutError) as error:
-        log.warning(
-            "publishing held addresses failed; the reconciler retries", reason=str(error), providers=len(provider_uuids)
-        )

@@ -1,4 +1,4 @@
-"""What scheduling needs to know of networks and segments."""
+"""What others need to know of networks, segments and ports: scheduling, audits, and who looks for gaps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,6 +6,7 @@ from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import PortFilter
 from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
+from roost.network.rules.gaps import find_gaps
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
@@ -26,17 +27,11 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
         by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
     views = {}
     for network in networks_known:
-        shown: tuple[seam.Segment, ...] = (_whole(network, by_provider.get(network.id, ())),)
-        if network.segmented:
-            own_parts = [part for part in parts if part.network_id == network.id and part.id in by_provider]
-            shown = tuple(_segment(part, by_provider[part.id]) for part in own_parts)
-        if network.flat:
-            shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id])
         views[network.id] = seam.NetworkView(
             id=network.id,
             name=network.name,
             routed=network.segmented or network.flat,
-            segments=shown,
+            segments=_shown(network, parts, by_provider),
             flat=network.flat,
             has_subnets=any(subnet.network_id == network.id for subnet in subnets),
             project_id=network.project_id,
@@ -78,6 +73,12 @@ async def list_unsettled_aggregates(networks: Networks) -> set[str]:
         due = [uuid for uuid, (_, is_due) in (await audit_rows.list_publications(tx, None)).items() if is_due]
         sources = await subnet_rows.list_sources(tx, due) if due else []
     return {segments.host_aggregate(source).uuid for source in sources} | set(map(segments.segment_aggregate_uuid, due))
+
+
+async def list_gaps(networks: Networks) -> list[str]:
+    """Return a sentence for each segment or network that no host reaches, and for each host that reaches none."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        return find_gaps(await store.list_hosts(tx), await subnet_rows.list_sources(tx))
 
 
 async def list_attached_ports(
@@ -134,36 +135,28 @@ async def list_unreached_ports(
     return unreached
 
 
-def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:
-    """Return the pools of a flat network, each with the hosts of its cell."""
-    names = pool_names(pools)
-    return tuple(
-        seam.Segment(
-            provider_uuid=pool.id,
-            name=names[pool.id],
-            placement_aggregate=segments.segment_aggregate_uuid(pool.id),
-            classes=_classes([pool]),
-            gives_addresses=_gives([pool]),
-        )
-        for pool in pools
-    )
+def _shown(
+    network: Network, parts: Sequence[Segment], by_provider: Mapping[str, Sequence[Subnet]]
+) -> tuple[seam.Segment, ...]:
+    """Return the pools of a flat network, the segments with subnets of a routed one, or the whole of a plain one."""
+    if network.flat:
+        pools = [subnet for subnets in by_provider.values() for subnet in subnets if subnet.network_id == network.id]
+        names = pool_names(pools)
+        return tuple(_segment(pool.id, names[pool.id], [pool]) for pool in sorted(pools, key=lambda pool: pool.id))
+    if network.segmented:
+        own_parts = [part for part in parts if part.network_id == network.id and part.id in by_provider]
+        return tuple(_segment(part.id, part.name or part.id, by_provider[part.id]) for part in own_parts)
+    aggregate = segments.plain_aggregate(network.physical_network).uuid
+    return (_segment(network.id, network.name or network.id, by_provider.get(network.id, ()), aggregate),)
 
 
-def _segment(segment: Segment, subnets: Sequence[Subnet]) -> seam.Segment:
+def _segment(
+    provider_uuid: str, name: str, subnets: Sequence[Subnet], placement_aggregate: str | None = None
+) -> seam.Segment:
     return seam.Segment(
-        provider_uuid=segment.id,
-        name=segment.name or segment.id,
-        placement_aggregate=segments.segment_aggregate_uuid(segment.id),
-        classes=_classes(subnets),
-        gives_addresses=_gives(subnets),
-    )
-
-
-def _whole(network: Network, subnets: Sequence[Subnet]) -> seam.Segment:
-    return seam.Segment(
-        provider_uuid=network.id,
-        name=network.name or network.id,
-        placement_aggregate=segments.plain_aggregate(network.physical_network).uuid,
+        provider_uuid=provider_uuid,
+        name=name,
+        placement_aggregate=placement_aggregate or segments.segment_aggregate_uuid(provider_uuid),
         classes=_classes(subnets),
         gives_addresses=_gives(subnets),
     )

@@ -9,14 +9,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.network.model.networks import AddressRange, SubnetKind
+from roost.network.model.networks import AddressRange, HeldCounts, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
-from roost.network.rules.ranges import Ranges, subtract
 from roost.platform.database import Connection
 
 OF_UNKNOWN_GUEST = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
 """Condition on a row `p` of network.port: it holds an unknown guest's addresses. Clients can hide no port."""
+
+# EUI-64 addresses are in no pool, even within the range of one.
+AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
+    OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
 
 _ADDRESSES = """
 SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
@@ -117,24 +120,27 @@ async def list_free(
     return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
 
 
-LIST_HELD_AND_FREE = """
--- network.list_held_and_free
-SELECT address AS first_address, NULL AS last_address FROM network.address WHERE subnet_id = $1
-UNION ALL SELECT first_address, last_address FROM network.free_range WHERE subnet_id = $1
+LIST_FREE_OF = """
+-- network.list_free_ranges_of_subnet
+SELECT first_address, last_address FROM network.free_range WHERE subnet_id = $1
 """
 
 
-async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> tuple[list[int], Ranges]:
-    """Make the free ranges of a locked subnet its pools without the held addresses.
+async def list_free_of(tx: Connection, subnet_id: str) -> list[AddressRange]:
+    """Return all free ranges of the subnet."""
+    return [addressing.parse_range(*row) for row in await tx.fetch(LIST_FREE_OF, subnet_id)]
 
-    Return the addresses that ports hold, and the free ranges.
-    """
-    rows = await tx.fetch(LIST_HELD_AND_FREE, subnet_id)
-    addresses_held = [addressing.parse(row["first_address"]) for row in rows if row["last_address"] is None]
-    before = _by_subnet([(subnet_id, *row) for row in rows if row["last_address"] is not None])
-    after = subtract(pools, [AddressRange(address, address) for address in addresses_held])
-    await change_free(tx, addressing.difference({subnet_id: before.get(subnet_id, [])}, {subnet_id: after}))
-    return addresses_held, after
+
+LIST_HELD = f"""
+-- network.list_held
+SELECT a.address FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE s.id = $1 AND (a.in_pool OR NOT {AUTOMATIC})
+"""  # noqa: S608 - a constant of this file
+
+
+async def list_held(tx: Connection, subnet_id: str) -> list[int]:
+    """Return every held address of the subnet that a free range may know: all but EUI-64 ones."""
+    return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
 
 
 LIST_NEIGHBOURS = """
@@ -190,30 +196,37 @@ INSERT INTO network.address (subnet_id, address, port_id, in_pool, claimed, assi
 SELECT subnet_id, address, port_id, in_pool, claimed, assigned_for
 FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[])
     AS a (subnet_id, address, port_id, in_pool, claimed, assigned_for)
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING RETURNING subnet_id, address
 """
 
 
-async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> bool:
-    """Insert the addresses of ports; return False if another port holds one of them already."""
-    done = await tx.execute(
+async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> list[Given]:
+    """Insert the addresses of ports; return those that no port held."""
+    if not given:
+        return []
+    rows = await tx.fetch(
         INSERT_ADDRESSES, [item.subnet_id for item in given], [addressing.show(item.address) for item in given],
         [item.port_id for item in given], [item.in_pool for item in given], [item.claimed for item in given],
         assigned_for,
     )  # fmt: skip
-    return bool(done == f"INSERT 0 {len(given)}")
+    inserted = {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
+    return [item for item in given if (item.subnet_id, item.address) in inserted]
 
 
-DELETE_ADDRESSES = """
--- network.delete_addresses
-DELETE FROM network.address a USING unnest($1::uuid[], $2::inet[]) AS d (subnet_id, address)
-WHERE a.subnet_id = d.subnet_id AND a.address = d.address
+MOVE_ADDRESSES = """
+-- network.move_addresses
+UPDATE network.address a SET port_id = n.port_id, claimed = n.claimed
+FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[]) AS n (subnet_id, address, port_id, claimed)
+WHERE a.subnet_id = n.subnet_id AND a.address = n.address
 """
 
 
-async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Delete these (subnet id, address), whose subnets are deleted too."""
-    await tx.execute(DELETE_ADDRESSES, [item[0] for item in dropped], [item[1] for item in dropped])
+async def move(tx: Connection, addresses: Sequence[Address]) -> None:
+    """Write the port and the claimed mark of each address. The ports and the subnets are locked."""
+    await tx.execute(
+        MOVE_ADDRESSES, [item.subnet_id for item in addresses], [item.address for item in addresses],
+        [item.port_id for item in addresses], [item.claimed for item in addresses],
+    )  # fmt: skip
 
 
 GIVE_UP = f"""
@@ -284,6 +297,54 @@ async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[t
     return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
 
 
+# Nearly all addresses are marked as in a pool. Only others need their pools read.
+COUNT_HELD = """
+-- network.count_held
+SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
+    SELECT FROM network.pool p
+    WHERE p.subnet_id = a.subnet_id AND a.address BETWEEN p.first_address AND p.last_address
+    )) AS in_pools
+FROM network.address a
+WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
+"""
+
+
+async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, HeldCounts]:
+    """Return subnet id -> how many of its addresses ports hold; subnets without any are left out."""
+    rows = await tx.fetch(COUNT_HELD, subnet_ids)
+    return {row["subnet_id"]: HeldCounts(row["held"], row["in_pools"]) for row in rows}
+
+
+LIST_OF_SERVERS = """
+-- network.list_flat_addresses
+SELECT p.device_id, a.subnet_id, a.address FROM network.port p JOIN network.address a ON a.port_id = p.id
+WHERE p.device_id = ANY($1::text[]) AND p.device_id <> '' AND p.nic_tag IS NOT NULL ORDER BY p.device_id, p.nic_tag
+"""
+
+
+async def list_of_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return server id -> its addresses, as (pool, address); servers without any are left out."""
+    addresses: dict[str, tuple[tuple[str, str], ...]] = {}
+    for server_id, pool_id, address in await tx.fetch(LIST_OF_SERVERS, server_ids):
+        addresses[server_id] = (*addresses.get(server_id, ()), (pool_id, address))
+    return addresses
+
+
+LIST_HOLDERS = """
+-- network.list_flat_holders
+SELECT p.network_id, a.address, coalesce(nullif(p.device_id, ''), p.made_for::text, '') AS server_id
+FROM unnest($1::uuid[], $2::inet[]) AS w (network_id, address)
+JOIN network.address a ON a.address = w.address
+JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
+"""
+
+
+async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return (network id, address) -> the server that has it; addresses that no port has are left out."""
+    rows = await tx.fetch(LIST_HOLDERS, [network for network, _ in named], [address for _, address in named])
+    return {(row["network_id"], row["address"]): row["server_id"] for row in rows}
+
+
 IS_SUBNET_HELD = """
 -- network.is_subnet_held
 SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
@@ -298,5 +359,5 @@ async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
 def _by_subnet(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[AddressRange]]:
     ranges: dict[str, list[AddressRange]] = {}
     for subnet_id, first, last in rows:
-        ranges.setdefault(subnet_id, []).append(AddressRange(addressing.parse(first), addressing.parse(last)))
+        ranges.setdefault(subnet_id, []).append(addressing.parse_range(first, last))
     return ranges

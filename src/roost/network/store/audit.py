@@ -1,7 +1,6 @@
 """SQL of the network's audit: pages of what it looks at, and rows that no foreign key checks."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -9,6 +8,7 @@ from roost.network.model.networks import AddressRange
 from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
+from roost.network.store.addresses import AUTOMATIC
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -102,11 +102,6 @@ async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list
     return [StrayAddress(**row) for row in rows]
 
 
-# EUI-64 addresses are in no pool, even within the range of one.
-AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
-    OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
-
-
 class FreeRow(Struct, frozen=True, kw_only=True):
     """A subnet's pools and free ranges. count_held: of its pools. overlapping: held addresses in a free range."""
 
@@ -136,7 +131,7 @@ SELECT s.id, s.name,
 FROM network.subnet s
 WHERE ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
 ORDER BY s.id LIMIT $2
-"""  # noqa: S608 - a constant of this file
+"""  # noqa: S608 - a constant of addresses.py
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
@@ -145,25 +140,13 @@ async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | 
         FreeRow(
             subnet_id=row["id"],
             name=row["name"],
-            pools=_ranges(row["pool_firsts"], row["pool_lasts"]),
-            free=_ranges(row["free_firsts"], row["free_lasts"]),
+            pools=addressing.parse_ranges(row["pool_firsts"], row["pool_lasts"]),
+            free=addressing.parse_ranges(row["free_firsts"], row["free_lasts"]),
             count_held=row["held"],
             overlapping=row["overlapping"],
         )
         for row in await tx.fetch(LIST_FREE, after or None, limit, subnet_id)
     ]
-
-
-LIST_HELD = f"""
--- network.audit_held
-SELECT a.address FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-WHERE s.id = $1 AND (a.in_pool OR NOT {AUTOMATIC})
-"""  # noqa: S608 - a constant of this file
-
-
-async def list_held(tx: Connection, subnet_id: str) -> list[int]:
-    """Return every held address of the subnet that a free range may know: all but EUI-64 ones."""
-    return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
 
 
 LIST_PUBLICATIONS = """
@@ -216,8 +199,3 @@ WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL
 async def settle_ports(tx: Connection, port_ids: Sequence[str]) -> None:
     """End the reservations of these ports, and of their addresses, for builds. The ports are locked."""
     await tx.execute(SETTLE_PORTS, port_ids)
-
-
-def _ranges(firsts: Sequence[Any], lasts: Sequence[Any]) -> tuple[AddressRange, ...]:
-    pairs = zip(firsts, lasts, strict=True)
-    return tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in pairs)

@@ -1,22 +1,21 @@
 """Intent rows, written before a claim, and release rows, written when a claim is to be cut down to the addresses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from roost.platform.database import Connection
 
-INSERT_INTENT = """
--- network.insert_intent
+INSERT_INTENTS = """
+-- network.insert_intents
 INSERT INTO network.intent (port_id, expires_at)
-VALUES ($1, now() + make_interval(secs => $2))
+SELECT id, now() + make_interval(secs => $2) FROM unnest($1::uuid[]) WITH ORDINALITY AS p (id, turn) ORDER BY turn
 ON CONFLICT DO NOTHING
-RETURNING ticket
+RETURNING port_id, ticket
 """
 
 
-async def insert_intent(tx: Connection, port_id: str, lives_s: float) -> int | None:
-    """Insert the intent to claim for the port; return its ticket, or None if the port has an intent already."""
-    ticket: int | None = await tx.fetchval(INSERT_INTENT, port_id, lives_s)
-    return ticket
+async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float) -> dict[str, int]:
+    """Insert intents to claim for these ports; return port id -> ticket, without ports that have an intent already."""
+    return {row["port_id"]: row["ticket"] for row in await tx.fetch(INSERT_INTENTS, port_ids, lives_s)}
 
 
 LIST_TICKETS = """
@@ -30,39 +29,17 @@ async def list_tickets(tx: Connection, port_ids: Sequence[str]) -> dict[str, int
     return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_TICKETS, port_ids)}
 
 
-DELETE_INTENT = """
--- network.delete_intent
-DELETE FROM network.intent WHERE port_id = $1 AND ticket = $2 RETURNING port_id
-"""
-
-
-async def delete_intent(tx: Connection, port_id: str, ticket: int) -> bool:
-    """Delete the port's intent with this ticket; return whether it was still there. Another of the port stays."""
-    return await tx.fetchval(DELETE_INTENT, port_id, ticket) is not None
-
-
-INSERT_INTENTS = """
--- network.insert_intents
-INSERT INTO network.intent (port_id, expires_at)
-SELECT unnest($1::uuid[]), now() + make_interval(secs => $2)
-"""
-
-
-async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float) -> None:
-    """Insert intents to claim for these ports, which do not exist yet."""
-    if port_ids:
-        await tx.execute(INSERT_INTENTS, port_ids, lives_s)
-
-
 DELETE_INTENTS = """
 -- network.delete_intents
-DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) RETURNING port_id
+DELETE FROM network.intent i USING unnest($1::uuid[], $2::bigint[]) AS d (port_id, ticket)
+WHERE i.port_id = d.port_id AND i.ticket = d.ticket RETURNING i.port_id
 """
 
 
-async def delete_intents(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """Delete intents of new ports, for which nobody else has one; return the ports whose intent was still there."""
-    return {row["port_id"] for row in await tx.fetch(DELETE_INTENTS, port_ids)}
+async def delete_intents(tx: Connection, tickets: Mapping[str, int]) -> set[str]:
+    """Delete the ports' intents with these tickets; return the ports whose intent was there. Later intents stay."""
+    rows = await tx.fetch(DELETE_INTENTS, list(tickets), list(tickets.values()))
+    return {row["port_id"] for row in rows}
 
 
 LIST_EXPIRED_INTENTS = """
@@ -144,7 +121,7 @@ SELECT id, port_id FROM network.release WHERE port_id = ANY($1::uuid[]) ORDER BY
 
 
 async def lock_releases(tx: Connection, port_ids: Sequence[str] | None, limit: int) -> dict[int, str]:
-    """Lock release rows: those of the ports, or the oldest that nobody has locked. Return row id -> port id."""
+    """Lock the ports' release rows; for None, the oldest that nobody has locked. Return row id -> port id."""
     if port_ids is None:
         rows = await tx.fetch(LOCK_RELEASES, limit)
     else:

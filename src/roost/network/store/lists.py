@@ -1,9 +1,9 @@
 """SQL of lists as clients ask for them: filters, order and pages.
 
-A list's statement is composed of the expressions below, one for each attribute by the name that clients use. What a
-client says is only among the arguments. A page begins after the position of its marker (keyset paging). So it costs as
-much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
-their code points.
+A list's statement is composed of the expressions below, one for each attribute by the name that clients use. Clients'
+values are arguments, never parts of the statement. A page begins after the position of its marker (keyset paging). So
+it costs as much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order
+of their code points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ _OWNED = {**_COMMON, "project_id": Column("o.project_id"), "tenant_id": Column("
 
 
 def _carrier(field: str, collation: str = "") -> Column:
-    """Return the column of a link's field: of the network's segments, or its own. Several order nothing."""
+    """Return the column of a link's field: of the network's segments, or its own. Several segments order nothing."""
     links = f"SELECT g.{field} FROM network.segment g WHERE g.network_id = o.id"  # noqa: S608 - names of columns
     return Column(
         f"coalesce(nullif(ARRAY({links}), '{{}}'), ARRAY[o.{field}])::text[]",

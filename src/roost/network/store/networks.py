@@ -44,7 +44,7 @@ SELECT id, project_id, shared, external FROM network.network WHERE project_id = 
 async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOwner]:
     """Return network id -> owner, of the project's own, shared and external networks."""
     rows = await tx.fetch(LIST_REACHABLE, project_id)
-    return {row["id"]: NetworkOwner(row["project_id"], row["shared"], row["external"]) for row in rows}
+    return {network_id: NetworkOwner(*owner) for network_id, *owner in rows}
 
 
 LIST_NETWORK_IDS = """
@@ -169,7 +169,8 @@ async def list_links(tx: Connection, network_ids: Sequence[str]) -> dict[str, li
     """Return network id -> the links of its segments, in their order."""
     links_by_network: dict[str, list[Link]] = {}
     for row in await tx.fetch(LIST_LINKS, network_ids):
-        links_by_network.setdefault(row["network_id"], []).append(_link(row))
+        network_id, *link = row
+        links_by_network.setdefault(network_id, []).append(Link(*link))
     return links_by_network
 
 
@@ -215,7 +216,7 @@ async def lock_links(tx: Connection, links: Sequence[Link]) -> list[tuple[Link, 
         [link.network_type for link in links], [link.physical_network for link in links],
         [link.segmentation_id for link in links],
     ]  # fmt: skip
-    return [(_link(row), row["network_id"]) for row in await tx.fetch(LIST_LINKS_TAKEN, *columns)]
+    return [(Link(*link), network_id) for network_id, *link in await tx.fetch(LIST_LINKS_TAKEN, *columns)]
 
 
 INSERT_SEGMENTS = f"""
@@ -261,7 +262,7 @@ SELECT name, physical_networks, cell FROM network.host WHERE $1::text[] IS NULL 
 async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list[Host]:
     """Return hosts by name, or all of them."""
     rows = await tx.fetch(LIST_HOSTS, names)
-    return [Host(row["name"], frozenset(row["physical_networks"]), row["cell"]) for row in rows]
+    return [Host(name, frozenset(physical_networks), cell) for name, physical_networks, cell in rows]
 
 
 LIST_AGENTS = """
@@ -273,7 +274,7 @@ SELECT agent_id, name, physical_networks, cell FROM network.host WHERE agent_id 
 async def list_agents(tx: Connection, ids: Sequence[str]) -> list[tuple[str, Host]]:
     """Return the hosts of agents, each with the agent's id."""
     rows = await tx.fetch(LIST_AGENTS, ids)
-    return [(row["agent_id"], Host(row["name"], frozenset(row["physical_networks"]), row["cell"])) for row in rows]
+    return [(agent_id, Host(name, frozenset(physical), cell)) for agent_id, name, physical, cell in rows]
 
 
 SET_HOSTS = """
@@ -293,14 +294,6 @@ async def set_hosts(
 ) -> None:
     """Write the hosts' cells and physical networks. physical_networks: for each host, a JSON array of names."""
     await tx.execute(SET_HOSTS, names, physical_networks, cells)
-
-
-def _link(row: Any) -> Link:
-    return Link(
-        network_type=row["network_type"],
-        physical_network=row["physical_network"],
-        segmentation_id=row["segmentation_id"],
-    )
 
 
 def _network(row: Any) -> Network:

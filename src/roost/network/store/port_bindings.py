@@ -29,35 +29,14 @@ async def put(tx: Connection, port_id: str, binding: Binding) -> None:
     await tx.execute(PUT_BINDING, port_id, binding.host, binding.vnic_type, binding.profile, binding.vif_type)
 
 
-DELETE_ALL_BINDINGS = """
--- network.delete_all_bindings
-DELETE FROM network.binding WHERE port_id = $1
-"""
-
-
-async def delete_all(tx: Connection, port_id: str) -> None:
-    """Delete all inactive bindings of the port."""
-    await tx.execute(DELETE_ALL_BINDINGS, port_id)
-
-
-DELETE_OF_PORTS = """
--- network.delete_bindings_of_ports
-DELETE FROM network.binding b USING unnest($1::uuid[], $2::text[]) AS dropped (port_id, host)
-WHERE b.port_id = dropped.port_id AND b.host = dropped.host RETURNING b.port_id
-"""
-
-
-async def delete_of_ports(tx: Connection, ids: Sequence[str], hosts: Sequence[str]) -> list[str]:
-    """Delete the inactive binding of each port on its host; return the ports that had one."""
-    return sorted({row[0] for row in await tx.fetch(DELETE_OF_PORTS, ids, hosts)})
-
-
 DELETE_BINDINGS = """
 -- network.delete_bindings
-DELETE FROM network.binding WHERE port_id = $1 AND host = ANY($2::text[])
+DELETE FROM network.binding b USING unnest($1::uuid[], $2::text[]) AS dropped (port_id, host)
+WHERE b.port_id = dropped.port_id AND (dropped.host IS NULL OR b.host = dropped.host) RETURNING b.port_id
 """
 
 
-async def delete(tx: Connection, port_id: str, hosts: Sequence[str]) -> None:
-    """Delete the inactive bindings of the port on these hosts."""
-    await tx.execute(DELETE_BINDINGS, port_id, hosts)
+async def delete(tx: Connection, dropped: Sequence[tuple[str, str | None]]) -> list[str]:
+    """Delete inactive bindings, by (port id, host), None for all hosts; return the ports that had one."""
+    rows = await tx.fetch(DELETE_BINDINGS, [item[0] for item in dropped], [item[1] for item in dropped])
+    return sorted({row["port_id"] for row in rows})

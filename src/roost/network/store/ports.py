@@ -114,7 +114,7 @@ async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
     """Give users' ports to servers' builds. The ports are locked, and no device has them.
 
     A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
-    unbound until the build binds it. So a reserved port that is bound is one with which its server runs.
+    unbound until the build binds it. So with a reserved port that is bound, its server runs.
     """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],
@@ -279,6 +279,19 @@ SELECT count(*) FROM network.port WHERE network_id = $1
 async def count(tx: Connection, network_id: str) -> int:
     """Return how many ports the network has."""
     return int(await tx.fetchval(COUNT_PORTS, network_id))
+
+
+COUNT_PORTS_WITHOUT_ADDRESS = """
+-- network.count_ports_without_address
+SELECT count(*) FROM network.port p
+WHERE p.vif_type <> 'unbound' AND NOT EXISTS (SELECT FROM network.address a WHERE a.port_id = p.id)
+"""
+
+
+async def count_without_address(tx: Connection) -> int:
+    """Return how many bound ports have no address."""
+    count: int = await tx.fetchval(COUNT_PORTS_WITHOUT_ADDRESS)
+    return count
 
 
 LIST_PROJECTS = """

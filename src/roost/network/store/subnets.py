@@ -36,28 +36,16 @@ async def list_subnets(
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
-INSERT_SUBNET = f"""
--- network.insert_subnet
+INSERT_SUBNETS = f"""
+-- network.insert_subnets
 INSERT INTO network.subnet ({", ".join(_SUBNET)}, spreading)
-SELECT {", ".join(_SUBNET)}, $2::boolean FROM json_populate_record(NULL::network.subnet, $1)
+SELECT {", ".join(_SUBNET)}, id = ANY($2::uuid[]) FROM json_populate_recordset(NULL::network.subnet, $1)
 """  # noqa: S608 - names of fields
 
-INSERT_POOLS = """
--- network.insert_pools
-WITH pools AS (
-    INSERT INTO network.pool (subnet_id, first_address, last_address)
-    SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
-)
-INSERT INTO network.free_range (subnet_id, first_address, last_address)
-SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
-"""
 
-
-async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = False) -> None:
-    """Insert a subnet, all of whose pools are free. spreading: ports made before are still to get addresses of it."""
-    await tx.execute(INSERT_SUBNET, msgspec.json.encode(subnet).decode(), spreading)
-    firsts = [addressing.show(pool.first) for pool in subnet.pools]
-    await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
+async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
+    """Insert subnets without their pools. spreading: ids; ports made before are still to get addresses of these."""
+    await tx.execute(INSERT_SUBNETS, msgspec.json.encode(new).decode(), spreading)
 
 
 LIST_SPREADING = """
@@ -106,19 +94,25 @@ DELETE_POOLS = """
 DELETE FROM network.pool WHERE subnet_id = $1
 """
 
-INSERT_POOL_ROWS = """
--- network.insert_pool_rows
+INSERT_POOLS = """
+-- network.insert_pools
 INSERT INTO network.pool (subnet_id, first_address, last_address)
-SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
+SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
 """
 
 
+async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
+    """Write the pools of subnets that have none yet."""
+    pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
+    firsts = [addressing.show(pool.first) for _, pool in pools]
+    lasts = [addressing.show(pool.last) for _, pool in pools]
+    await tx.execute(INSERT_POOLS, [subnet_id for subnet_id, _ in pools], firsts, lasts)
+
+
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
-    """Write the locked subnet's pools, and which of its addresses are in them. The caller writes its free ranges."""
+    """Write the pools of a locked subnet, in place of those that it had."""
     await tx.execute(DELETE_POOLS, subnet.id)
-    firsts = [addressing.show(pool.first) for pool in subnet.pools]
-    await tx.execute(INSERT_POOL_ROWS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
-    await mark_anew(tx, [subnet.id])
+    await insert_pools(tx, [subnet])
 
 
 # Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
@@ -220,7 +214,7 @@ async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, lis
     """Return subnet id -> its pools in order; a subnet without any is left out."""
     pools_by_subnet: dict[str, list[AddressRange]] = {}
     for row in await tx.fetch(LIST_POOLS, subnet_ids):
-        pool = AddressRange(addressing.parse(row["first_address"]), addressing.parse(row["last_address"]))
+        pool = addressing.parse_range(row["first_address"], row["last_address"])
         pools_by_subnet.setdefault(row["subnet_id"], []).append(pool)
     return pools_by_subnet
 
@@ -261,7 +255,7 @@ GROUP BY s.provider_uuid, a.subnet_id
 
 
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
-    """Return provider UUID -> subnet id -> holdings. Subnets where the pools alone say it are left out."""
+    """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
     holdings: dict[str, dict[str, Holdings]] = {}
     for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
         provider_uuid, subnet_id, *counts = row
@@ -327,13 +321,8 @@ async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
 
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
-    del fields["firsts"], fields["lasts"]
+    firsts, lasts = fields.pop("firsts"), fields.pop("lasts")
     for name in ("dns_nameservers", "service_types", "tags"):
         fields[name] = tuple(fields[name])
     fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
-    return Subnet(**fields, pools=_ranges(row))
-
-
-def _ranges(row: Any) -> tuple[AddressRange, ...]:
-    pairs = zip(row["firsts"], row["lasts"], strict=True)
-    return tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in pairs)
+    return Subnet(**fields, pools=addressing.parse_ranges(firsts, lasts))

@@ -1,11 +1,11 @@
-"""SQL of the hidden ports that hold addresses for guests that the records do not know."""
+"""SQL of the hidden ports that hold addresses for guests that the records do not know, until servers adopt them."""
 # ruff: noqa: S608 - what is put into a statement are constants of the store.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
-from roost.network.model.unknown_guests import HeldPort, Place
+from roost.network.model.unknown_guests import AdoptedPort, HeldPort, Place
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 
@@ -147,3 +147,40 @@ WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND s.network_id = ANY($1::uuid[]) GROUP 
 async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, int]:
     """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out."""
     return {row["network_id"]: row["amount"] for row in await tx.fetch(COUNT_HELD, network_ids)}
+
+
+LIST_PORTS_TO_ADOPT = f"""
+-- network.list_ports_to_adopt
+SELECT id FROM network.port p
+WHERE p.id = ANY($3::uuid[]) OR p.device_id = $1
+    OR (p.host = $2 AND p.made_for::text = $1 AND {OF_UNKNOWN_GUEST})
+ORDER BY id
+"""
+
+
+async def list_ports_to_adopt(tx: Connection, server_id: str, host: str, port_ids: Sequence[str]) -> list[str]:
+    """Return the ports with these ids, the server's ports, and the hidden ports of its guest on the host; by id."""
+    return [row["id"] for row in await tx.fetch(LIST_PORTS_TO_ADOPT, server_id, host, port_ids)]
+
+
+ADOPT_PORTS = """
+-- network.adopt_ports
+WITH known AS (DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[]))
+UPDATE network.port p
+SET id = n.id, project_id = $5, device_id = $6, device_owner = $7, nic_tag = n.nic_tag, revision = revision + 1,
+    made_for = CASE WHEN n.made THEN p.made_for END,
+    ip_allocation = CASE WHEN n.made THEN 'deferred' ELSE 'immediate' END, updated_at = now()
+FROM unnest($1::uuid[], $2::uuid[], $3::boolean[], $4::text[]) AS n (hidden_id, id, made, nic_tag)
+WHERE p.id = n.hidden_id
+"""
+
+
+async def adopt(
+    tx: Connection, adopted: Sequence[AdoptedPort], *, project_id: str, server_id: str, device_owner: str
+) -> None:
+    """Make these locked hidden ports the server's. Their addresses have the ports' old ids still."""
+    columns = [
+        [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made_by_roost for port in adopted],
+        [port.nic_tag for port in adopted],
+    ]  # fmt: skip
+    await tx.execute(ADOPT_PORTS, *columns, project_id, server_id, device_owner)

@@ -1,0 +1,286 @@
+"""Claims of ports' addresses in the ledger: announced by an intent, made in sets, given up when nothing follows.
+
+An address is planned (rules/requests.py), claimed here, and given (addresses.py). The transaction that plans writes an
+intent: it says that a claim is on its way. The transaction that gives closes it. If the process dies in between, the
+intent expires, and the reconciler gives the claim back. Claims of what ports give up follow by releases.py.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from types import TracebackType
+
+from msgspec import Struct
+
+from roost.network.errors import IpAddressGenerationFailure, PortChanged
+from roost.network.model.ports import Port
+from roost.network.rules import addressing
+from roost.network.rules.requests import Placing
+from roost.network.service import Networks, exhaustions, left_to_reconciler, releases
+from roost.network.store import addresses, ports
+from roost.network.store import claims as store
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.platform.errors import RoostError
+from roost.seams.network import Port as BuildPort
+from roost.seams.placement import (
+    Allocations,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerType,
+    Rule,
+    add_allocations,
+)
+
+INTENTS_MAX = 1000
+
+AddressesLeft = MutableMapping[tuple[str, ...], int]
+"""(provider UUID, resource class) -> addresses left; of subnets that are no capacity: their ids -> addresses left."""
+
+
+class Want(Struct, frozen=True, kw_only=True):
+    """What a port is to get.
+
+    placings: alternatives, of which it gets one. claim_held: the claim of the addresses that it has, which stays until
+    it is trimmed. ticket: of the open intent of an existing port; None for a port that is still to be made.
+    """
+
+    port_id: str
+    project_id: str
+    placings: tuple[Placing, ...]
+    claim_held: Allocations = {}
+    ticket: int | None = None
+
+
+class Intents:
+    """Open intents of ports. A block that fails or is cancelled leaves no intent and no claim of theirs.
+
+    Without the database the intents expire. A commit whose answer is lost opens an intent too, so a ticket is kept as
+    soon as its row is written.
+    """
+
+    def __init__(self, networks: Networks) -> None:
+        self.tickets: dict[str, int] = {}
+        self._networks = networks
+
+    async def open(self, tx: Connection, port_ids: Collection[str], *, anew: bool = False) -> None:
+        """Say that claims for these ports are about to be made (R6). Raises PortChanged when somebody else makes one.
+
+        The ports are locked, or do not exist yet. anew: whoever has an intent of one was cut off.
+        """
+        if anew:
+            await store.delete_intents(tx, await store.list_tickets(tx, list(port_ids)))
+        opened = await store.insert_intents(tx, sorted(port_ids), self._networks.settings.intent_s) if port_ids else {}
+        self.tickets |= opened
+        for port_id in port_ids:
+            if port_id not in opened:
+                raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
+
+    async def close(self, tx: Connection, port_ids: Collection[str]) -> dict[str, PortChanged]:
+        """End the intents of these ports; return by port id the error of each whose intent was gone.
+
+        The reconciler may have given the claim of such a port back.
+        """
+        closed = await store.delete_intents(tx, {port_id: self.tickets[port_id] for port_id in port_ids})
+        return {port_id: _too_late(port_id) for port_id in port_ids if port_id not in closed}
+
+    async def close_one(self, tx: Connection, port_id: str) -> None:
+        """Say that this transaction gives what was claimed. Raises PortChanged when the intent is gone."""
+        for error in (await self.close(tx, [port_id])).values():
+            raise error
+
+    async def claim(self, port: Port | BuildPort, placings: tuple[Placing, ...], claim_held: Allocations) -> Placing:
+        """Claim one of the placings for a port with an open intent; return it. Raises the error that `claim` returns.
+
+        claim_held: as Want has it.
+        """
+        ticket = self.tickets[port.id]
+        want = Want(
+            port_id=port.id, project_id=port.project_id, placings=placings, claim_held=claim_held, ticket=ticket
+        )
+        (answer,) = (await claim(self._networks, [want])).values()
+        if isinstance(answer, RoostError):
+            raise answer
+        return answer
+
+    async def resume(self, tx: Connection, port: Port) -> Port:
+        """Lock the port that was claimed for and close its intent; return it. Raises PortChanged if it changed."""
+        now = (await ports.lock_ports(tx, [port.id])).get(port.id)
+        if now is None or now.revision != port.revision:
+            raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
+        await self.close_one(tx, port.id)
+        return now
+
+    async def __aenter__(self) -> "Intents":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            await abandon(self._networks, self.tickets)
+
+
+async def abandon(networks: Networks, tickets: Mapping[str, int]) -> None:
+    """Drop the ports' intents and give back what was claimed under them, unless somebody else claims for a port now.
+
+    tickets: by port id, of intents that may be gone. A failure is logged: the reconciler does it then.
+    """
+    if not tickets:
+        return
+    with left_to_reconciler("releasing ports' claims", ports=list(tickets)):
+        async with networks.database.transaction() as tx:
+            await ports.lock_ports(tx, sorted(tickets))
+            await store.delete_intents(tx, tickets)
+            hanging = await store.release_hanging(tx, list(tickets))
+        await releases.work_off_now(networks, hanging)
+
+
+async def expire_intents(networks: Networks) -> int:
+    """Order the release of claims whose intents have expired: who made them has died. Return how many."""
+    async with networks.database.transaction() as tx:
+        expired = await store.list_expired_intents(tx, INTENTS_MAX)
+        if not expired:
+            return 0
+        await ports.lock_ports(tx, expired)
+        gone = await store.delete_expired_intents(tx, expired)
+        return len(await store.release_hanging(tx, gone))
+
+
+async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
+    """Claim one of its placings for each port; return by port id the placing, or the error.
+
+    The best placings are tried first, of equals that with most free. IpAddressGenerationFailure: there is no room.
+    PortChanged: somebody else claims for the port, or its intent is gone; the caller then abandons the claim.
+    """
+    addresses_left = await _list_addresses_left(networks, wants)
+    generations = await _read_generations(networks, [want for want in wants if want.ticket is not None])
+    answers: dict[str, Placing | RoostError] = {
+        want.port_id: _too_late(want.port_id)
+        for want in wants
+        if want.ticket is not None and want.port_id not in generations
+    }
+    # What is full is not claimed, or a network that is full all over would cost a claim for each of its segments.
+    untried = {want.port_id: _with_room(addresses_left, want.placings) for want in wants}
+    crash_point("port.before-claim")
+    waiting = [want for want in wants if want.port_id not in answers and untried[want.port_id]]
+    while waiting:
+        placings = {want.port_id: _take_best(addresses_left, untried, want.port_id) for want in waiting}
+        claiming = [want for want in waiting if placings[want.port_id].claimed]
+        groups = [
+            ClaimGroup((_consumer_claim(want, placings[want.port_id], generations.get(want.port_id)),))
+            for want in claiming
+        ]
+        results = await networks.placement.claim(groups) if groups else []
+        refusals = {
+            want.port_id: result
+            for want, result in zip(claiming, results, strict=True)
+            if not isinstance(result, Claimed)
+        }
+        for want in waiting:
+            refusal = refusals.get(want.port_id)
+            if refusal is None:
+                answers[want.port_id] = placings[want.port_id]
+            elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in refusal.shortfalls):
+                text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
+                answers[want.port_id] = PortChanged(text)
+        waiting = [want for want in waiting if want.port_id not in answers and untried[want.port_id]]
+    crash_point("port.after-claim")
+    return answers | await _describe_exhausted(networks, [want for want in wants if want.port_id not in answers])
+
+
+async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[str, int | None]:
+    """Return the consumers' generations of the ports whose intents are still open; None for no consumer.
+
+    A generation counts only if it was read under the intent. A claim with a later one would replace a claim that
+    somebody else has made since. The port may have that claim's address by now.
+    """
+    if not wants:
+        return {}
+    consumers = await networks.placement.get_consumers([want.port_id for want in wants])
+    async with networks.database.connection() as connection:
+        tickets = await store.list_tickets(connection, [want.port_id for want in wants])  # R7
+    return {
+        want.port_id: consumers[want.port_id].generation if want.port_id in consumers else None
+        for want in wants
+        if tickets.get(want.port_id) == want.ticket
+    }
+
+
+def _consumer_claim(want: Want, placing: Placing, generation: int | None) -> ConsumerClaim:
+    return ConsumerClaim(
+        consumer_uuid=want.port_id,
+        generation=generation,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=want.project_id,
+        user_id=want.project_id,
+        allocations=add_allocations(want.claim_held, placing.claim),
+    )
+
+
+async def _list_addresses_left(networks: Networks, wants: Sequence[Want]) -> AddressesLeft:
+    placings = [placing for want in wants for placing in want.placings]
+    usages = await networks.placement.list_usages(sorted({placing.provider_uuid for placing in placings}))
+    addresses_left: AddressesLeft = {
+        (uuid, name): total - used for uuid, by_class in usages.items() for name, (total, used) in by_class.items()
+    }
+    uncounted = sum(map(_uncounted, placings), Counter[tuple[str, ...]]())
+    if uncounted:
+        amounts = {subnet_id: uncounted.total() for subnet_ids in uncounted for subnet_id in subnet_ids}
+        async with networks.database.transaction() as tx:
+            free = await addresses.list_free(tx, amounts, (), {})
+        for subnet_ids in uncounted:
+            addresses_left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
+    return addresses_left
+
+
+def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
+    """Return what a placing takes of its provider, by (provider UUID, resource class)."""
+    return Counter({(placing.provider_uuid, name): amount for name, amount in placing.claimed.items()})
+
+
+def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
+    """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room."""
+    return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
+
+
+def _room(addresses_left: AddressesLeft, needs: Mapping[tuple[str, ...], int]) -> int:
+    """Return how many ports with such needs there is still room for; 1 if they need nothing."""
+    return min((addresses_left.get(key, 0) // amount for key, amount in needs.items()), default=1)
+
+
+def _with_room(addresses_left: AddressesLeft, placings: Sequence[Placing]) -> list[Placing]:
+    """Return the placings that have room.
+
+    Where no placing has room in subnets that are no capacity, all are returned: trying one says which subnet is full.
+    """
+    roomy = [placing for placing in placings if _room(addresses_left, _uncounted(placing)) > 0] or placings
+    return [placing for placing in roomy if _room(addresses_left, _counted(placing)) > 0]
+
+
+def _take_best(addresses_left: AddressesLeft, untried: Mapping[str, list[Placing]], port_id: str) -> Placing:
+    def worth(placing: Placing) -> tuple[bool, int, int, int]:
+        roomy = _room(addresses_left, _uncounted(placing)) > 0
+        return roomy, -placing.rank, len(placing.demands), _room(addresses_left, _counted(placing))
+
+    best = max(untried[port_id], key=worth)
+    untried[port_id].remove(best)
+    for key, amount in (_counted(best) + _uncounted(best)).items():
+        addresses_left[key] = addresses_left.get(key, 0) - amount
+    return best
+
+
+async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
+    texts: dict[tuple[str, ...], str] = {}
+    answers: dict[str, Placing | RoostError] = {}
+    for want in wants:
+        providers = tuple(dict.fromkeys(placing.provider_uuid for placing in want.placings))
+        if providers not in texts:
+            texts[providers] = await exhaustions.describe_claims(networks, providers)
+        answers[want.port_id] = IpAddressGenerationFailure(texts[providers])
+    return answers
+
+
+def _too_late(port_id: str) -> PortChanged:
+    """Return the error of a port whose intent is gone: the reconciler may have given its claim back."""
+    return PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
