@@ -85,6 +85,23 @@ class Port(Struct, frozen=True, kw_only=True):
         return self.addresses[0].provider_uuid if self.addresses else None
 
 
+class Nic(Struct, frozen=True, kw_only=True):
+    """What is around the NIC of a port. segment_id: None where its network has none, or several and it has no address.
+
+    network_type, physical_network, segmentation_id: of the segment; without one, of the network itself. subnet_ids: of
+    its addresses.
+    """
+
+    port_id: str
+    network_id: str
+    mtu: int
+    segment_id: str | None
+    network_type: str | None
+    physical_network: str | None
+    segmentation_id: int | None
+    subnet_ids: tuple[str, ...] = ()
+
+
 class Binding(Struct, frozen=True, kw_only=True):
     """A port's tie to a host; "" while it has none. profile: JSON. active: the one that the port's row has."""
 
