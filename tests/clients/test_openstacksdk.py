@@ -68,7 +68,6 @@ REFUSED = (
     ("openstack subnet create --network public --subnet-range 10.0.0.0/24 --prefix-length 24 lab", "prefixlen: Roost"),
     ("openstack subnet create --network public --subnet-pool lab lab", "/subnetpools: Roost does not serve it"),
     ("openstack port create --network public --trusted lab", "trusted: Roost does not serve it"),
-    ("openstack port create --network public --enable-port-security lab", "port_security_enabled: Roost does not"),
     ("openstack port create --network public --security-group default lab", "/security-groups: Roost does not serve"),
     ("openstack subnet pool list", "/subnetpools: Roost does not serve it"),
     ("openstack address scope list", "/address-scopes: Roost does not serve it"),

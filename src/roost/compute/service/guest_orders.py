@@ -29,14 +29,17 @@ async def list_orders(compute: Compute, agent: AgentIdentity, *, busy: Sequence[
 
 
 async def _describe(compute: Compute, orders: Sequence[GuestOrder]) -> list[GuestOrder]:
-    """Return the orders with the networks of their ports, and with where their images are."""
+    """Return the orders with the networks of their ports, one for each in their order, and where their images are."""
     ids_by_order = {order.id: _port_ids(order) for order in orders}
     port_ids = sorted({port_id for ids in ids_by_order.values() for port_id in ids})
     nics = await compute.network.get_nic_networks(port_ids) if port_ids else {}
     return [
         replace(
             order,
-            networks=tuple(nics.get(port_id) or NicNetwork(port_id=port_id) for port_id in ids_by_order[order.id]),
+            networks=tuple(
+                replace(nics.get(port_id) or NicNetwork(port_id=""), port_id=port.port_id or "")
+                for port_id, port in zip(ids_by_order[order.id], order.ports, strict=False)
+            ),
             image=_located(compute, order.image),
         )
         for order in orders

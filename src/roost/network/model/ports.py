@@ -38,6 +38,13 @@ class PortOrigin(Struct, frozen=True, kw_only=True):
     vif_type: str = VIF_TYPE_UNBOUND
 
 
+class AddressPair(Struct, frozen=True, kw_only=True):
+    """An address, or a CIDR, that a port may use beside its own. mac_address: of a port's always; None: not said."""
+
+    ip_address: str
+    mac_address: str | None = None
+
+
 class Port(Struct, frozen=True, kw_only=True):
     """A port with its addresses.
 
@@ -67,6 +74,8 @@ class Port(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     nic_tag: str | None = None
+    port_security_enabled: bool = True
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
     addresses: tuple[Address, ...] = ()
 
     @property
@@ -89,7 +98,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     """What is around the NIC of a port. segment_id: None where its network has none, or several and it has no address.
 
     network_type, physical_network, segmentation_id: of the segment; without one, of the network itself. subnet_ids: of
-    its addresses.
+    its addresses. port_security_enabled, allowed_address_pairs: of the port.
     """
 
     port_id: str
@@ -100,6 +109,8 @@ class Nic(Struct, frozen=True, kw_only=True):
     physical_network: str | None
     segmentation_id: int | None
     subnet_ids: tuple[str, ...] = ()
+    port_security_enabled: bool = True
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
 
 
 class Binding(Struct, frozen=True, kw_only=True):
@@ -138,7 +149,7 @@ class FixedIpRequest(Struct, frozen=True, kw_only=True):
 class PortRequest(Struct, frozen=True, kw_only=True):
     """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
 
-    made_for: the server with which it is deleted.
+    made_for: the server with which it is deleted. port_security_enabled: None for its network's.
     """
 
     network_id: str
@@ -155,6 +166,8 @@ class PortRequest(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
     made_for: str | None = None
+    port_security_enabled: bool | None = None
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
 
 
 class PortChanges(Struct, frozen=True, kw_only=True):
@@ -170,6 +183,8 @@ class PortChanges(Struct, frozen=True, kw_only=True):
     vnic_type: str | None = None
     binding_profile: str | None = None
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    port_security_enabled: bool | None = None
+    allowed_address_pairs: tuple[AddressPair, ...] | None = None
     revision: int | None = None
 
 

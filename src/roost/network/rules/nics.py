@@ -1,5 +1,6 @@
 """Says what is around the NIC of a port, in the words in which agents are told of it."""
 
+import ipaddress
 from collections.abc import Iterable
 
 from roost.network.model.networks import Subnet
@@ -28,7 +29,17 @@ def describe_nic(nic: Nic, subnets: Iterable[Subnet]) -> seam.NicNetwork:
         mtu=nic.mtu,
         segment=segment,
         subnets=tuple(_subnet(subnet, peers) for subnet in peers if subnet.id in nic.subnet_ids),
+        port_security=nic.port_security_enabled,
+        pairs_allowed=tuple(
+            seam.AddressPair(ip_address=whole_block(pair.ip_address), mac_address=pair.mac_address)
+            for pair in nic.allowed_address_pairs
+        ),
     )
+
+
+def whole_block(text: str) -> str:
+    """Return an address as it is, and a CIDR without its host's part."""
+    return str(ipaddress.ip_network(text, strict=False)) if "/" in text else text
 
 
 def _subnet(subnet: Subnet, peers: Iterable[Subnet]) -> seam.NicSubnet:

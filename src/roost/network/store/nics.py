@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from roost.network.model.ports import Nic
+from roost.network.store.ports import read_pairs
 from roost.platform.database import Connection
 
 # A port is on the segment of its addresses. Without any it is on its network's only one, as all ports of a network
 # without subnets on segments are.
 LIST_NICS = """
 -- network.list_nics
-SELECT p.id AS port_id, n.id AS network_id, n.mtu,
+SELECT p.id AS port_id, p.port_security_enabled, p.allowed_address_pairs, n.id AS network_id, n.mtu,
     ARRAY(SELECT a.subnet_id FROM network.address a WHERE a.port_id = p.id ORDER BY a.subnet_id) AS subnet_ids,
     g.id AS segment_id, coalesce(g.network_type, n.network_type) AS network_type,
     CASE WHEN g.id IS NULL THEN n.physical_network ELSE g.physical_network END AS physical_network,
@@ -25,4 +26,13 @@ WHERE p.id = ANY($1::uuid[])
 
 async def list_nics(tx: Connection, port_ids: Sequence[str]) -> list[Nic]:
     """Return what is around the NICs of those of the ports that exist, hidden ones too."""
-    return [Nic(**{**row, "subnet_ids": tuple(row["subnet_ids"])}) for row in await tx.fetch(LIST_NICS, port_ids)]
+    return [
+        Nic(
+            **{
+                **row,
+                "subnet_ids": tuple(row["subnet_ids"]),
+                "allowed_address_pairs": read_pairs(row["allowed_address_pairs"]),
+            }
+        )
+        for row in await tx.fetch(LIST_NICS, port_ids)
+    ]
