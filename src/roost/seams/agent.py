@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from roost.platform.errors import Retry, RoostError
 from roost.seams.compute import ServerPort
+from roost.seams.guests import GuestImage, MemorySource, NicNetwork
 
 HOSTS_MAX = 20_000
 """Hosts in one body; who has more of them makes several calls."""
@@ -31,7 +32,7 @@ FENCE_AFTER_MAX_S = 86400.0
 SECRET_CHARS_MAX = 128
 MARK_CHARS_MAX = 128
 NICS_MAX = 64
-SERVICE_VERSION = 5
+SERVICE_VERSION = 6
 """Of this release's agents."""
 SERVICE_VERSION_UNSAID = 4
 """Of an agent that does not say it."""
@@ -59,10 +60,10 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     """An agent instance: its id stays with its guests over restarts; label: what people know it by.
 
     service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
-    given; 3 and later: they are bound for it; 5 and later: it says what its guests are. fence_after_s: its guests have
-    their NICs down so long after its last lease ended, also if it is dead by then; None: it promises nothing. boot_id:
-    drawn at each of its starts. secret: its own, which proves that it is the one that had the id before; "": none.
-    mark: the last that it was told.
+    given; 3 and later: they are bound for it; 5 and later: it says what its guests are; 6 and later: it is told what is
+    around them. fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead
+    by then; None: it promises nothing. boot_id: drawn at each of its starts. secret: its own, which proves that it is
+    the one that had the id before; "": none. mark: the last that it was told.
     """
 
     id: Uuid
@@ -139,7 +140,9 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     """What a host is to do: have this guest in a state, or have it gone. ports: the server's NICs as they are bound.
 
     Of a guest that is to be gone there are none, but for old agents: where its server is deleted and no other host has
-    a guest of it.
+    a guest of it. networks: what is around the ports' NICs. hostname: as the guest is to call itself. image: None
+    for a guest without one. soft: a guest that is to stop is asked to shut down first. meeting: of a live migration,
+    where the source sends its memory.
     """
 
     name: str = ""
@@ -148,6 +151,11 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     ram_mb: int = 0
     disk_gb: int = 0
     ports: tuple[ServerPort, ...] = ()
+    networks: tuple[NicNetwork, ...] = ()
+    hostname: str = ""
+    image: GuestImage | None = None
+    soft: bool = False
+    meeting: MemorySource | None = None
 
     @property
     def id(self) -> OrderId:
@@ -162,7 +170,7 @@ class GuestReport(GuestAttempt, frozen=True, kw_only=True):
 
     unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: it is what
     power_state says, and nobody asked for that. Its state is unchanged, which tells a Roost without own states nothing.
-    sequence: as in a list.
+    sequence: as in a list. meeting: where a guest that begins as incoming awaits its memory.
     """
 
     state: GuestState
@@ -171,6 +179,7 @@ class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     by_itself: bool = False
     power_state: PowerState | None = None
     sequence: Sequence = 0
+    meeting: MemorySource | None = None
 
 
 class Refusal(Enum):
