@@ -97,18 +97,15 @@ async def test_rows_that_wait_or_are_leased_take_nobodys_turn(cloud: Compute) ->
     assert await lease(cloud) == ["due"] * (TURN_ROWS + 1), "it is alone"
 
 
-async def test_what_any_release_inserts_is_of_its_servers_project(cloud: Compute) -> None:
-    (built,) = await boot(cloud, "built")
+async def test_a_delete_is_of_its_servers_project(cloud: Compute) -> None:
     (deleted,) = await boot(cloud, "deleted")
     owner = str(uuid.uuid4())
     await lease_work(cloud, owner=owner, limit=10, lease_s=30)
-    changes = [StageChange(server_id=server_id, stage=None) for server_id in (built, deleted)]
-    assert await change_stages(cloud, changes, owner=owner, lease_s=30)
+    assert await change_stages(cloud, [StageChange(server_id=deleted, stage=None)], owner=owner, lease_s=30)
     await delete_server(cloud, deleted)
     async with cloud.database.transaction() as tx:
-        await tx.execute("INSERT INTO compute.work (server_id, stage) VALUES ($1, $2)", built, Stage.DELETE.value)
         rows = await tx.fetch("SELECT server_id, project_id FROM compute.work")
-    assert {row["server_id"]: row["project_id"] for row in rows} == {built: "built", deleted: "deleted"}
+    assert {row["server_id"]: row["project_id"] for row in rows} == {deleted: "deleted"}
 
 
 async def test_a_row_that_is_kept_from_stage_to_stage_writes_no_index(cloud: Compute) -> None:
