@@ -20,7 +20,7 @@ from roost.platform.database import Database
 from roost.seams.agent import GuestOrder, GuestReport, OrderId
 from roost.seams.guests import GuestImage, MemorySource, NicSubnet
 
-TOLD = replace(AGENT, service_version=6)
+TOLD = replace(AGENT, service_version=6, described=True)
 MEETING = MemorySource(address="192.0.2.7:49152", token="once")
 HOSTS = ("r1-h1", "r1-h2")
 
@@ -33,7 +33,7 @@ async def world(database: Database) -> World:
 
 
 async def poll(world: World, *hosts: str, version: int = 6, busy: Sequence[OrderId] = ()) -> list[GuestOrder]:
-    agent = replace(AGENT, service_version=version)
+    agent = replace(AGENT, service_version=version, described=version >= 6)
     return list((await guests.Polls(world.compute).poll(hosts or HOSTS, agent=agent, busy=busy, wait_s=0)).orders)
 
 
@@ -159,6 +159,19 @@ async def test_the_source_is_told_once_where_to_send_its_memory_and_again_as_it_
     assert (after.status, after.host) == ("ACTIVE", incoming.host)
     world.guests.clear()
     await world.settled()
+
+
+async def test_a_source_that_sends_to_where_nobody_waits_any_more_is_told_again(world: World) -> None:
+    server, incoming = await beginning(world)
+    await tell(world, incoming, "begun", meeting=MEETING)
+    (order,) = await poll(world, str(server.host))
+    later = MemorySource(address=MEETING.address, token="another")
+    await tell(world, incoming, "begun", meeting=later)
+    await tell(world, order, "running", meeting=MEETING)
+    (order,) = await poll(world, str(server.host))
+    assert (order.desired, order.meeting) == ("running", later)
+    await tell(world, order, "running", meeting=later)
+    assert await poll(world, str(server.host)) == []
 
 
 async def test_a_paused_source_is_told_as_it_is(world: World) -> None:

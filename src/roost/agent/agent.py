@@ -404,6 +404,7 @@ class Agent:
             message=message,
             desired=order.desired if state == "unchanged" else None,
             sequence=sequence_of(self._driver, order.key, state),
+            meeting=order.meeting if state == order.desired else None,
         )
         while True:
             answer = await self._put_out(report)

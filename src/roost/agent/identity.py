@@ -31,6 +31,7 @@ def make_identity(driver: Driver, *, service_version: int, fence_after_s: float 
         boot_id=str(uuid.uuid4()),
         secret=driver.secret,
         mark=driver.read_mark(),
+        described=driver.needs_descriptions,
     )
 
 

@@ -24,6 +24,10 @@ class Driver(Protocol):
     def secret(self) -> str:
         """Return what proves that this is the agent with that id; drawn once, and kept with the id."""
 
+    @property
+    def needs_descriptions(self) -> bool:
+        """Return whether its orders are to say what is around the guests' NICs, and where memory goes."""
+
     def read_mark(self) -> str:
         """Return the mark that was kept last; "" for none. It is lost with the guests."""
 

@@ -147,6 +147,11 @@ class FakeDriver:
         """Return the secret in the state directory."""
         return self._secret
 
+    @property
+    def needs_descriptions(self) -> bool:
+        """Return false: what is around NICs that are not there does not matter."""
+        return False
+
     def read_mark(self) -> str:
         """Return what the file has."""
         path = self._directory / "mark"

@@ -15,17 +15,17 @@ from roost.seams.network import Nic
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
-VERSION_DESCRIBED = 6
-"""From which service version on an agent is told what is around a guest's NICs."""
 
 
 async def list_orders(compute: Compute, agent: AgentIdentity, *, busy: Sequence[OrderId]) -> list[GuestOrder]:
     """Return what the agent should change on the hosts that it holds, oldest first. busy: to leave out."""
     async with compute.database.connection() as connection:
-        orders = await store.list_orders(connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX)
+        orders = await store.list_orders(
+            connection, agent_id=agent.id, described=agent.described, busy=busy, limit=ORDERS_MAX
+        )
         if compute.with_ports_going is not None:
             orders = await compute.with_ports_going(connection, orders)
-    return await _describe(compute, orders) if agent.service_version >= VERSION_DESCRIBED else orders
+    return await _describe(compute, orders) if agent.described else orders
 
 
 async def _describe(compute: Compute, orders: Sequence[GuestOrder]) -> list[GuestOrder]:

@@ -2,8 +2,10 @@
 # ruff: noqa: S608 - what is put into a statement are constants of this package.
 
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from roost.compute.rules.servers import make_hostname
 from roost.compute.store.recovery import FOLLOWS
@@ -26,7 +28,8 @@ SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') 
 FROM compute.guest g
 JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
 LEFT JOIN compute.server s ON s.id = g.server_id
-LEFT JOIN compute.guest d ON d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
+LEFT JOIN compute.guest d
+    ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
 WHERE g.reported IS DISTINCT FROM g.desired
   AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
@@ -46,31 +49,41 @@ _meeting = msgspec.json.Decoder(MemorySource)
 _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
-async def list_orders(tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int) -> list[GuestOrder]:
-    """Return what the agent should change on the hosts that it holds, oldest first. busy: to leave out."""
+async def list_orders(
+    tx: Connection, *, agent_id: str, described: bool, busy: Collection[OrderId], limit: int
+) -> list[GuestOrder]:
+    """Return what the agent should change on the hosts that it holds, oldest first.
+
+    described: with hostnames, images, and what there is to say of stops and moves. busy: to leave out.
+    """
     *columns, hurries = [
         [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
     ]
     orders = []
-    for row in await tx.fetch(ORDERS, agent_id, *columns, limit, hurries):
+    for row in await tx.fetch(ORDERS, agent_id, *columns, limit, hurries, described):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
-        name = row["name"]
         order = GuestOrder(
             server_id=row["server_id"],
             host=row["host"],
             attempt=row["attempt"],
             desired=row["desired"],
             hurry=row["hurry"],
-            name=name,
+            name=row["name"],
             project_id=row["project_id"] or "",
             vcpus=spec.vcpus,
             ram_mb=spec.memory_mb,
             disk_gb=spec.disk_gb,
             ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
-            hostname=row["hostname"] or (make_hostname(name, row["server_id"]) if name else ""),
-            image=GuestImage(id=row["image_ref"], checksum=spec.image_checksum or "") if row["image_ref"] else None,
-            soft=row["soft"],
-            meeting=None if row["meeting"] is None else _meeting.decode(row["meeting"]),
         )
-        orders.append(order)
+        orders.append(_described(order, row, spec) if described else order)
     return orders
+
+
+def _described(order: GuestOrder, row: Any, spec: RequestSpec) -> GuestOrder:
+    return replace(
+        order,
+        hostname=row["hostname"] or (make_hostname(order.name, order.server_id) if order.name else ""),
+        image=GuestImage(id=row["image_ref"], checksum=spec.image_checksum or "") if row["image_ref"] else None,
+        soft=row["soft"],
+        meeting=None if row["meeting"] is None else _meeting.decode(row["meeting"]),
+    )
