@@ -8,7 +8,11 @@ from tests.agent.cloud import AGENT
 from roost.seams.agent import SERVICE_VERSION, AgentIdentity
 
 BOOTED = replace(
-    AGENT, service_version=SERVICE_VERSION, boot_id="b0000000-0000-0000-0000-00000000000b", secret="of the first agent"
+    AGENT,
+    service_version=SERVICE_VERSION,
+    boot_id="b0000000-0000-0000-0000-00000000000b",
+    secret="of the first agent",
+    described=True,
 )
 """The agent of today with which each story begins."""
 
