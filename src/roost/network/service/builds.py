@@ -1,7 +1,7 @@
 """What the conductor asks for servers' builds: ports made and reserved, bound, unassigned, settled, given back.
 
-Each operation takes a set and runs a fixed number of statements. The conductor claims for these ports, the network
-gives the claims back.
+Each operation takes a set and runs a fixed number of statements. The conductor claims for these ports, but for the
+addresses that NICs name, which are claimed here one by one. The network gives all claims back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -190,8 +190,8 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
         placing = await intents.claim(port, placings, {})
         async with networks.database.transaction() as tx:
             now = await intents.resume(tx, port)
-            subnets = await address_rows.lock_provider_subnets(tx, [placing.provider_uuid])
-            await addresses.give_one(networks, tx, now, placing, subnets)
+            subnets_locked = await address_rows.lock_provider_subnets(tx, [placing.provider_uuid])
+            await addresses.give_one(networks, tx, now, placing, subnets_locked)
     crash_point("port.after-assign")
 
 
