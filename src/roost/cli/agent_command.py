@@ -9,7 +9,8 @@ from pathlib import Path
 import typer
 
 from roost.agent.agent import run as run_agent
-from roost.agent.drivers.fake import FakeDriver, Faults, StateInUse
+from roost.agent.drivers.fake import FakeDriver, Faults
+from roost.agent.drivers.state import StateInUse
 from roost.agent.token import TokenSource
 from roost.cli.endings import fail, run
 from roost.cli.network_access import network_api
