@@ -64,7 +64,9 @@ async def test_answers_in_another_order_find_who_asked(tmp_path: Path) -> None:
 
     def backwards(said: dict[str, Any]) -> list[dict[str, Any]]:
         said_first.append(said)
-        return [{"return": item["execute"], "id": item["id"]} for item in reversed(said_first)][: 2 * (len(said_first) - 1)]
+        return [{"return": item["execute"], "id": item["id"]} for item in reversed(said_first)][
+            : 2 * (len(said_first) - 1)
+        ]
 
     async with monitor(tmp_path / "qmp", backwards):
         qmp = await Qmp.connect(tmp_path / "qmp")
@@ -131,13 +133,14 @@ async def test_a_file_goes_with_its_command(tmp_path: Path) -> None:
 
     def serve() -> str:
         connection, _ = listener.accept()
-        connection.sendall(json.dumps(GREETING).encode() + b"\n")
-        connection.sendall(_answer_of(connection.recv(65536)))
-        first, fds, _, _ = socket.recv_fds(connection, 65536, 1)
-        rest = b"" if first.endswith(b"\n") else connection.recv(65536)
-        connection.sendall(_answer_of(first + rest))
-        with os.fdopen(fds[0]) as file:
-            return file.read()
+        with connection:
+            connection.sendall(json.dumps(GREETING).encode() + b"\n")
+            connection.sendall(_answer_of(connection.recv(65536)))
+            first, fds, _, _ = socket.recv_fds(connection, 65536, 1)
+            rest = b"" if first.endswith(b"\n") else connection.recv(65536)
+            connection.sendall(_answer_of(first + rest))
+            with os.fdopen(fds[0]) as file:
+                return file.read()
 
     serving = asyncio.create_task(asyncio.to_thread(serve))
     (tmp_path / "memory").write_text("its memory")

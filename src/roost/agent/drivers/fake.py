@@ -23,9 +23,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.state import AgentState, write_whole
+from roost.agent.drivers.state import POWER_STATES, AgentState, write_whole
 from roost.agent.lease import now_s
-from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest, PowerState
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest
 
 ALWAYS = sys.maxsize
 NS = 1_000_000_000
@@ -36,12 +36,6 @@ STALE_LINES_MAX = 20_000
 
 DIE_LOOK_S = 0.2
 """How often the file of --fake-die is looked for."""
-POWER_STATES: Mapping[Desired, PowerState] = {
-    "running": "running",
-    "stopped": "shutdown",
-    "paused": "paused",
-    "suspended": "suspended",
-}
 FATES: Mapping[str, Desired] = {
     **{power_state: state for state, power_state in POWER_STATES.items()},
     "crashed": "stopped",

@@ -7,10 +7,19 @@ import fcntl
 import os
 import secrets
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+
+from roost.seams.agent import Desired, PowerState
 
 SECRET_BYTES = 32
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
+POWER_STATES: Mapping[Desired, PowerState] = {
+    "running": "running",
+    "stopped": "shutdown",
+    "paused": "paused",
+    "suspended": "suspended",
+}
 
 
 class StateInUse(Exception):

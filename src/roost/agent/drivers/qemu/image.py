@@ -127,7 +127,7 @@ def _pack_initrd(busybox: Path, modules: Path) -> bytes:
     """Return the initramfs, compressed."""
     contents = list_modules(modules)
     entries: dict[str, tuple[int, bytes]] = {
-        **{name: (stat.S_IFDIR | 0o755, b"") for name in ("bin", "dev", "etc", "modules")},
+        **dict.fromkeys(("bin", "dev", "etc", "modules"), (stat.S_IFDIR | 0o755, b"")),
         "init": (stat.S_IFREG | 0o755, INIT.encode()),
         "dhcp": (stat.S_IFREG | 0o755, DHCP.encode()),
         "bin/busybox": (stat.S_IFREG | 0o755, busybox.read_bytes()),

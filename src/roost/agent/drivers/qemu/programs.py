@@ -4,13 +4,20 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 PROGRAM_S = 30.0
+LOOK_S = 0.02
 WORDS_MAX = 300
 """Characters of a program's error that are told."""
+
+
+_daemons: dict[int, "subprocess.Popen[bytes]"] = {}
+"""Programs that go on, until they are seen to have ended."""
 
 
 class ProgramFailed(Exception):
@@ -60,6 +67,39 @@ async def run_program(
         return printed.read().decode(errors="replace")
 
 
+async def start_daemon(command: Sequence[str], fds: Sequence[int], *, ready: Path, errors: Path) -> None:
+    """Start a program that goes on without this one, and wait until it listens at `ready`. Raises ProgramFailed.
+
+    fds: files that it has open under the same numbers. errors: the file of what it says.
+    """
+    environment = {**os.environ, "LC_ALL": "C", "PATH": search_path()}
+    with errors.open("wb") as file:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                pass_fds=fds,
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError as error:
+            raise ProgramFailed(f"{command[0]} cannot be started: {error.strerror}") from error
+    deadline_s = time.monotonic() + PROGRAM_S
+    while not ready.is_socket():
+        if process.poll() is not None:
+            words = errors.read_text(errors="replace").strip().splitlines() or [f"exit status {process.returncode}"]
+            raise ProgramFailed(words[-1][:WORDS_MAX])
+        if time.monotonic() > deadline_s:
+            process.kill()
+            raise ProgramFailed(f"{command[0]} does not listen after {PROGRAM_S:.0f} s")
+        await asyncio.sleep(LOOK_S)
+    _daemons[process.pid] = process
+    for pid in [pid for pid, daemon in _daemons.items() if daemon.poll() is not None]:
+        del _daemons[pid]
+
+
 def search_path() -> str:
     """Return where programs are looked for: also where only root's shell looks."""
     return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
@@ -90,9 +130,9 @@ async def wait_process(pid: int, *, timeout_s: float) -> None:
     except ProcessLookupError:
         return
     try:
-        gone = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(fd, lambda: gone.done() or gone.set_result(None))
-        await asyncio.wait_for(gone, timeout_s)
+        gone = asyncio.Event()
+        asyncio.get_running_loop().add_reader(fd, gone.set)
+        await asyncio.wait_for(gone.wait(), timeout_s)
     except TimeoutError:
         raise ProgramFailed(f"process {pid} did not end within {timeout_s:.0f} s") from None
     finally:

@@ -60,10 +60,12 @@ class Qmp:
                 await qmp.execute("qmp_capabilities")
         except (OSError, TimeoutError, QmpError) as error:
             await qmp.close()
-            raise QmpError(f"QEMU does not answer at {path}: {error or 'it took too long'}", gone=True) from error
+            raise QmpError(f"QEMU does not answer at {path}: {str(error) or 'it took too long'}", gone=True) from error
         return qmp
 
-    async def execute(self, command: str, *, fds: Sequence[int] = (), timeout_s: float = ANSWER_S, **arguments: Any) -> Any:
+    async def execute(
+        self, command: str, *, fds: Sequence[int] = (), timeout_s: float = ANSWER_S, **arguments: Any
+    ) -> Any:
         """Return what QEMU returns. fds: files that go with the command. Raises QmpError.
 
         An underscore at an argument's end is dropped, and those within are dashes.
