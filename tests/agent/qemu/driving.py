@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 import uvloop
 
 from roost.agent.drivers import LaunchFailed
@@ -42,6 +43,7 @@ async def obey(driver: QemuDriver, line: dict[str, Any]) -> Any:
 
 
 async def main(host: str, directory: str, listen: str, account: str, machine: str) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     uid, gid = map(int, account.split(":"))
     options = QemuOptions(
         host=host,

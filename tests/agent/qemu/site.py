@@ -1,18 +1,21 @@
 """Hosts as network namespaces with a bridge each, cabled to a switch on which a router has the gateway's address."""
 
 import asyncio
+import ctypes
 import itertools
 import json
 import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +25,8 @@ from roost.seams.agent import GuestOrder
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "roost-qemu"
 PROGRAMS = ("qemu-system-x86_64", "qemu-img", "nft", "dnsmasq", "ip", "unshare", "setpriv", "busybox")
+CLONE_NEWNET = 0x40000000
+T = TypeVar("T")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
@@ -51,6 +56,19 @@ def call(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str
     if check and result.returncode != 0:
         raise AssertionError(f"{' '.join(arguments)}: {result.stderr}")
     return result
+
+
+def run_in(namespace: str, work: Callable[[], T]) -> T:
+    """Return what work returns in another network namespace: its sockets and taps stay there."""
+
+    def enter() -> T:
+        with Path("/run/netns", namespace).open() as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        return work()
+
+    with ThreadPoolExecutor(1) as threads:  # a thread of its own, which ends there
+        return threads.submit(enter).result()
 
 
 class Failed(Exception):
@@ -98,6 +116,12 @@ class Site:
     def pings(self, address: str, *, count: int = 1, wait_s: int = 1) -> bool:
         """Return whether the address answers the router."""
         return self.in_router("ping", "-c", str(count), "-W", str(wait_s), address, check=False).returncode == 0
+
+    def connect(self, address: str, port: int = 7) -> socket.socket:
+        """Return a connection from the router."""
+        connection = run_in(self.router, lambda: socket.create_connection((address, port), timeout=10))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     async def wait_ping(self, address: str, *, within_s: float = 60.0) -> None:
         async with asyncio.timeout(within_s):

@@ -109,8 +109,10 @@ class Qmp:
                 if len(rest) > LINE_MAX:
                     log.error("QEMU's line is too long: expected JSON objects, one a line", bytes=len(rest))
                     break
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("the connection to QEMU ends", error=str(error))
+        except OSError:
+            pass
+        except msgspec.DecodeError as error:
+            log.error("QEMU says what is no JSON", error=str(error))
         finally:
             self._end()
 

@@ -1,0 +1,29 @@
+"""What tests with real guests run on: skipped, with the name of what lacks, where that does not work."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.agent.qemu.site import Site, find_lack
+
+from roost.agent.drivers.qemu.image import ensure_image
+
+
+@pytest.fixture(scope="session")
+def lack() -> str | None:
+    return find_lack()
+
+
+@pytest.fixture
+async def site(lack: str | None) -> AsyncIterator[Site]:
+    """Hosts in namespaces. Where continuous integration could have had them, their lack is a failure."""
+    if lack is not None:
+        could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
+        (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
+    await ensure_image()
+    site = Site()
+    try:
+        yield site
+    finally:
+        await site.close()
