@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from roost.agent.desired import Actions, decide_actions
 from roost.seams.agent import GuestOrder, ListedGuest
+from roost.seams.guests import MemorySource
 
 
 def order(attempt: int = 2, desired: Any = "running") -> GuestOrder:
@@ -32,6 +33,19 @@ def test_a_guest_in_another_state_is_changed_and_one_that_is_not_there_is_made_s
     assert decide(wanted, attempt=2) == Actions(change=[wanted])
     assert decide(wanted, attempt=2, state=desired) == Actions(confirm=[wanted])
     assert decide(wanted, attempt=1, state=desired) == Actions(launch=[wanted])
+
+
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_a_guest_is_changed_to_send_its_memory_and_one_that_is_stopped_has_sent_it(state: str) -> None:
+    meeting = MemorySource(address="192.0.2.7:49152", token="once")
+    sending, stopping = (
+        replace(order(desired=state), meeting=meeting),
+        replace(order(desired="stopped"), meeting=meeting),
+    )
+    assert decide(sending, attempt=2, state=state) == Actions(change=[sending])
+    assert decide(stopping, attempt=2, state=state) == Actions(change=[stopping])
+    assert decide(stopping, attempt=2, state="stopped") == Actions(confirm=[stopping])
+    assert decide_actions([sending], guests_by_key={}, busy={sending.id}).none
 
 
 def test_a_guest_of_a_lower_attempt_is_launched_anew() -> None:

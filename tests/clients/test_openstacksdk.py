@@ -68,7 +68,6 @@ REFUSED = (
     ("openstack subnet create --network public --subnet-range 10.0.0.0/24 --prefix-length 24 lab", "prefixlen: Roost"),
     ("openstack subnet create --network public --subnet-pool lab lab", "/subnetpools: Roost does not serve it"),
     ("openstack port create --network public --trusted lab", "trusted: Roost does not serve it"),
-    ("openstack port create --network public --enable-port-security lab", "port_security_enabled: Roost does not"),
     ("openstack port create --network public --security-group default lab", "/security-groups: Roost does not serve"),
     ("openstack subnet pool list", "/subnetpools: Roost does not serve it"),
     ("openstack address scope list", "/address-scopes: Roost does not serve it"),
@@ -186,6 +185,10 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
         assert re.search(shown, lab), lab
     for shown in (r"\bdescription +\| front\b", r"\btags +\| door\b", r"ip_address='198\.51\.100\.1(3|4)"):
         assert re.search(shown, door), door
+    pairs = printed["openstack port show lab-bare -f value -c allowed_address_pairs"]
+    for shown in ("198.51.100.150", "198.51.100.160/28", "00:00:5e:00:53:02"):
+        assert shown in pairs, pairs
+    assert printed["openstack port show lab-bare -f value -c port_security_enabled"].strip() == "False"
     assert "lab-door" in printed["openstack port list --fixed-ip ip-substring=198.51.100.13"]
     assert "lab2" in printed["openstack network list --long --tags blue"]
     six, gateway = printed["openstack port show six-port"], printed["openstack port show gateway-port"]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec import UNSET
 
 from roost.compute.model.cloud import Flavor
-from roost.compute.rules.images import find_flavor_refusal, find_rebuild_refusal, read_traits
+from roost.compute.rules.images import find_flavor_refusal, find_rebuild_refusal, read_checksum, read_traits
 from roost.seams.image import Image
 
 GIB = 1024**3
@@ -61,3 +62,16 @@ def test_a_rebuild_needs_the_traits_of_its_image_where_the_server_is(
     if refusal is not None:
         assert refusal.startswith("No valid host was found. Image traits ")
         assert words in refusal
+
+
+@pytest.mark.parametrize(
+    ("properties", "checksum"),
+    [
+        ({"os_hash_algo": "sha512", "os_hash_value": "ab", "checksum": "cd"}, "sha512:ab"),
+        ({"os_hash_algo": "sha512"}, UNSET),
+        ({"checksum": "cd"}, UNSET),
+        ({}, UNSET),
+    ],
+)
+def test_a_checksum_names_its_algorithm(properties: dict[str, str], checksum: object) -> None:
+    assert read_checksum(properties) == checksum

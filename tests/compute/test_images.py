@@ -1,17 +1,22 @@
 """Boots and rebuilds from images that an image service keeps: what is asked, refused, and kept with the server."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.agent.cloud import AGENT
 from tests.compute.test_actions import guest_of, make_server
 from tests.fake_glance import FakeGlance, a_glance
 
 from roost.compute.service import Compute
+from roost.compute.service.guests import Polls
 from roost.compute.service.hosts import provider_uuid_of
 from roost.compute.service.servers import get_server
 from roost.platform.auth import Caller
 from roost.platform.database import Database
+from roost.seams.guests import GuestImage
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState
 
 V = "2.74"
@@ -102,6 +107,26 @@ async def test_a_boot_keeps_what_its_image_requires(
     assert glance.asked == [(IMAGE, "secret")]
     server = await get_server(compute, answer.body["server"]["id"])
     assert (server.image_ref, server.spec.image_traits) == (IMAGE, {FAST})
+
+
+async def test_an_order_says_where_an_image_is_and_what_its_bytes_come_to(
+    compute: Compute, glance: FakeGlance, rebuild: Rebuild, server_id: str
+) -> None:
+    async def image_ordered() -> GuestImage | None:
+        agent = replace(AGENT, service_version=6)
+        (order,) = (await Polls(compute).poll(["h1"], agent=agent, busy=[], wait_s=0)).orders
+        return order.image
+
+    glance.add(IMAGE, os_hash_algo="sha512", os_hash_value="ab", checksum="cd")
+    glance.add(OTHER)
+    for image_id, checksum in ((IMAGE, "sha512:ab"), (OTHER, "")):
+        assert (await rebuild(image_id)).status == 202
+        url = f"{glance.url}/v2/images/{image_id}/file"
+        assert await image_ordered() == GuestImage(id=image_id, url=url, checksum=checksum)
+        async with compute.database.connection() as connection:
+            spec = await connection.fetchval("SELECT spec FROM compute.server")
+            assert ("image_checksum" in json.loads(spec)) is bool(checksum), "boots without one write nothing of it"
+            await connection.execute("UPDATE compute.server SET task_state = NULL")
 
 
 async def test_without_authentication_no_token_is_passed_on(glance: FakeGlance, boot: Boot) -> None:

@@ -61,7 +61,7 @@ class Cloud:
         wanted = SubnetRequest(
             network_id=network.id, segment_id=segment.id if segment else None, description="",
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,
-            enable_dhcp=True, pools=plan.pools, **{"name": "", **more},
+            pools=plan.pools, **{"name": "", "enable_dhcp": True, **more},
         )  # fmt: skip
         return await subnets.create_subnet(self.networks, wanted)
 

@@ -84,15 +84,14 @@ async def test_of_subnets_of_which_one_is_refused_nothing_remains(api: Api, clou
 async def test_what_ports_cannot_have_is_refused_by_name_unless_it_asks_for_nothing(api: Api, cloud: Cloud) -> None:
     network = await cloud.plain()
     nothing = {
-        "security_groups": [], "allowed_address_pairs": [], "extra_dhcp_opts": [], "port_security_enabled": False,
-        "qos_policy_id": None, "dns_name": "", "dns_domain": "", "propagate_uplink_status": False,
-        "numa_affinity_policy": None, "device_profile": None, "hints": None, "trusted": None,
+        "security_groups": [], "extra_dhcp_opts": [], "qos_policy_id": None, "dns_name": "", "dns_domain": "",
+        "propagate_uplink_status": False, "numa_affinity_policy": None, "device_profile": None, "hints": None,
+        "trusted": None,
     }  # fmt: skip
     port = await api.make("port", network_id=network.id, **nothing)
     something = {
-        "security_groups": ["a"], "allowed_address_pairs": [{"ip_address": "10.0.0.9"}], "extra_dhcp_opts": [{}],
-        "port_security_enabled": True, "qos_policy_id": network.id, "dns_name": "a", "numa_affinity_policy": "legacy",
-        "trusted": 1,
+        "security_groups": ["a"], "extra_dhcp_opts": [{}], "qos_policy_id": network.id, "dns_name": "a",
+        "numa_affinity_policy": "legacy", "trusted": 1,
     }  # fmt: skip
     for name, value in something.items():
         for method, path in (("POST", "ports"), ("PUT", f"ports/{port['id']}")):

@@ -12,6 +12,7 @@ from roost.network.api.extensions import EXTENSIONS, served_extensions
 from roost.platform.operations import Operation
 
 ATTRIBUTES: dict[str, tuple[type[Any], str]] = {
+    "allowed-address-pairs": (PortDocument, "allowed_address_pairs"),
     "binding": (PortDocument, "binding:host_id"),
     "external-net": (NetworkDocument, "router:external"),
     "ip_allocation": (PortDocument, "ip_allocation"),
@@ -19,6 +20,7 @@ ATTRIBUTES: dict[str, tuple[type[Any], str]] = {
     "multi-provider": (NetworkDocument, "segments"),
     "net-mtu": (NetworkDocument, "mtu"),
     "net-mtu-writable": (NetworkDocument, "mtu"),
+    "port-security": (PortDocument, "port_security_enabled"),
     "project-id": (PortDocument, "project_id"),
     "provider": (NetworkDocument, "provider:network_type"),
     "segments-peer-subnet-host-routes": (SubnetDocument, "host_routes"),

@@ -189,13 +189,13 @@ async def test_many_are_made_in_their_order_or_none(api: Api) -> None:
 
 NOTHING: dict[str, dict[str, Any]] = {
     "network": {
-        "port_security_enabled": False, "availability_zone_hints": [], "dns_domain": "", "is_default": False,
+        "availability_zone_hints": [], "dns_domain": "", "is_default": False,
         "qos_policy_id": None, "vlan_transparent": None, "pvlan": False, "ha": False,
     },
     "subnet": {
         "subnetpool_id": None, "use_default_subnetpool": False, "prefixlen": None, "dns_publish_fixed_ip": False,
     },
-    "port": {"security_groups": [], "port_security_enabled": False, "trusted": False, "pvlan_type": None},
+    "port": {"security_groups": [], "trusted": False, "pvlan_type": None},
 }  # fmt: skip
 """Of each kind, what is not served and asks for nothing."""
 

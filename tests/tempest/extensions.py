@@ -20,7 +20,7 @@ print(
 api_extensions = {",".join(sorted(one["alias"] for one in listed))}
 ipv6 = true
 ipv6_subnet_attributes = true
-port_security = false
+port_security = true
 floating_ips = false
 port_admin_state_change = true"""
 )

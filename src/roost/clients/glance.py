@@ -50,6 +50,10 @@ class GlanceImages:
         except Unanswered as error:
             raise self._unavailable(image_id, f"its answer is no image: {error}") from error
 
+    def file_url(self, image_id: str) -> str:
+        """See ImageClient.file_url."""
+        return f"{self._url}/v2/images/{image_id}/file"
+
     async def close(self) -> None:
         """Close the connections."""
         await self._session.aclose()

@@ -1,7 +1,7 @@
 """The network service next door."""
 
 from roost.clients.local import Local, method
-from roost.network.service import Networks, adoptions, attachments, builds, capacity, moves, unknown_guests, views
+from roost.network.service import Networks, adoptions, attachments, builds, capacity, moves, nics, unknown_guests, views
 
 
 class LocalNetwork(Local[Networks]):
@@ -10,6 +10,7 @@ class LocalNetwork(Local[Networks]):
     get_networks = method(views.get_networks)
     list_network_ids = method(views.list_network_ids)
     set_hosts = method(capacity.set_hosts)
+    get_nic_networks = method(nics.get_nic_networks)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)
     list_unreached_ports = method(views.list_unreached_ports)

@@ -323,6 +323,8 @@ CREATE TABLE compute.guest (
     fenced_by text,
     -- Of the driver's, of the state that counted last.
     sequence bigint NOT NULL DEFAULT 0,
+    -- Of one that takes over another's memory, where it awaits it: roost.seams.guests.MemorySource.
+    meeting jsonb,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 50);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;

@@ -3,6 +3,22 @@
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry, RoostError
 
 
+class AllowedAddressPairsMissingIP(BadRequest):
+    """An allowed address pair names no address."""
+
+
+class AllowedAddressPairExhausted(BadRequest):
+    """A port has too many allowed address pairs."""
+
+
+class DuplicateAddressPairInRequest(BadRequest):
+    """Two allowed address pairs of a port are the same."""
+
+
+class AddressPairAndPortSecurityRequired(Conflict):
+    """Only a port with port security has allowed address pairs."""
+
+
 class AgentNotFound(NotFound):
     """There is no such agent."""
 

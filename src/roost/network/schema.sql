@@ -20,7 +20,9 @@ CREATE TABLE network.network (
     mtu integer NOT NULL DEFAULT 1500,
     tags text[] NOT NULL DEFAULT '{}',
     -- Of the legacy kind: its subnets are pools of cells, and addresses are servers' own, without ports.
-    flat boolean NOT NULL DEFAULT false
+    flat boolean NOT NULL DEFAULT false,
+    -- Of ports that are made on it and say nothing themselves.
+    port_security_enabled boolean NOT NULL DEFAULT true
 );
 
 CREATE TABLE network.segment (
@@ -112,6 +114,9 @@ CREATE TABLE network.port (
     -- On a flat network: the tag of its server's NIC. Such a port is never shown, and its address is claimed by the server.
     -- Of an unknown guest (device_owner roost:held, made_for its server): empty; its address is claimed by nobody.
     nic_tag text,
+    -- What its guest sends is held to its addresses, and to these pairs: roost.network.model.ports.AddressPair.
+    port_security_enabled boolean NOT NULL DEFAULT true,
+    allowed_address_pairs jsonb,
     UNIQUE (network_id, mac_address)
 ) WITH (fillfactor = 50);
 CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';

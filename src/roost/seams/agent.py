@@ -32,7 +32,7 @@ FENCE_AFTER_MAX_S = 86400.0
 SECRET_CHARS_MAX = 128
 MARK_CHARS_MAX = 128
 NICS_MAX = 64
-SERVICE_VERSION = 5
+SERVICE_VERSION = 6
 """Of this release's agents."""
 SERVICE_VERSION_UNSAID = 4
 """Of an agent that does not say it."""
@@ -60,10 +60,10 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     """An agent instance: its id stays with its guests over restarts; label: what people know it by.
 
     service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
-    given; 3 and later: they are bound for it; 5 and later: it says what its guests are. fence_after_s: its guests have
-    their NICs down so long after its last lease ended, also if it is dead by then; None: it promises nothing. boot_id:
-    drawn at each of its starts. secret: its own, which proves that it is the one that had the id before; "": none.
-    mark: the last that it was told.
+    given; 3 and later: they are bound for it; 5 and later: it says what its guests are; 6 and later: it is told what is
+    around them. fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead
+    by then; None: it promises nothing. boot_id: drawn at each of its starts. secret: its own, which proves that it is
+    the one that had the id before; "": none. mark: the last that it was told.
     """
 
     id: Uuid

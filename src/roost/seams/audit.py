@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from roost.seams.compute import ComputeClient
-from roost.seams.network import HostReach, PortClient
+from roost.seams.network import HostReach, NicClient, PortClient
 from roost.seams.placement import ClaimClient, ProviderClient
 from roost.seams.unknown_guests import GuestPortClient
 
@@ -64,7 +64,7 @@ class AuditedPlacement(ClaimClient, ProviderClient, PlacementAudit, Protocol):
     """All of the ledger, as a service knows it that keeps providers and claims there and audits them."""
 
 
-class AuditedNetwork(PortClient, GuestPortClient, NetworkAudit, Protocol):
+class AuditedNetwork(PortClient, NicClient, GuestPortClient, NetworkAudit, Protocol):
     """The network service as the compute service knows it."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from roost.seams.network import Nic
 from roost.seams.placement import DISK_GB, MEMORY_MB, VCPU
@@ -44,6 +44,7 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
     """What a server asked for, kept with it for every later move.
 
     isolated: each flavor group from its own provider. image_traits: what its image requires of the host.
+    image_checksum: of the image's bytes, as the image service said it; kept only where it did.
     """
 
     vcpus: int
@@ -55,6 +56,7 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
     isolated: bool = False
     forced_host: ForcedHost | None = None
     image_traits: frozenset[str] = frozenset()
+    image_checksum: str | UnsetType = UNSET
 
     @property
     def host_resources(self) -> dict[str, int]:

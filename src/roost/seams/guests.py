@@ -46,7 +46,8 @@ class AddressPair(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NicNetwork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is around a NIC. segment: None where the network has no segment that is known to Roost.
 
-    port_security: what the NIC sends is held to its own MAC and addresses, and to the pairs.
+    An order has one for each of its ports, in their order. port_id: its port's; "" on a flat network of the legacy
+    kind. port_security: what the NIC sends is held to its own MAC and addresses, and to the pairs.
     """
 
     port_id: str

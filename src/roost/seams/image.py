@@ -37,3 +37,9 @@ class ImageClient(Protocol):
 
         Remote: GET /v2/images/{image_id} of Glance.
         """
+
+    def file_url(self, image_id: str) -> str:
+        """Return where the image's bytes are.
+
+        Remote: GET /v2/images/{image_id}/file of Glance.
+        """

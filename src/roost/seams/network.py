@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from roost.seams.guests import NicNetwork
 from roost.seams.placement import IPV4_ADDRESS
 
 LOST_PORT = "Port {} was deleted while the server was being built."
@@ -231,6 +232,16 @@ class NetworkClient(Protocol):
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
 
         Remote: none; Neutron hears of physical networks from agents of its own, over its message queue.
+        """
+
+
+class NicClient(Protocol):
+    """What is around the NICs of guests, for those who make them."""
+
+    async def get_nic_networks(self, port_ids: Sequence[str]) -> dict[str, NicNetwork]:
+        """Return port id -> what is around its NIC, of hidden ports too; unknown ones are left out.
+
+        Remote: GET /v2.0/ports?id={id}, then /v2.0/networks, /v2.0/segments and /v2.0/subnets of their networks.
         """
 
 

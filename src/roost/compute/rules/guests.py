@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.model.work import Failure, Guest, Retreat, Stage, WorkState
-from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, ListedGuest, Refusal, ReportAnswer
+from roost.seams.agent import NICS_UP, GuestAttempt, GuestKey, GuestReport, ListedGuest, Refusal, ReportAnswer
+from roost.seams.guests import MemorySource
 
 PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
 """States of a guest that is there."""
@@ -27,7 +28,8 @@ class ReportOutcome:
     unchanged: server id -> why its host did not do what was asked of a server without work; kept: the same of servers
     whose hosts do not stop them. retreats: server id -> why its work goes to retry. resumed: servers whose work waits
     no longer. lost: guests that are gone although nobody asked for that; found_again: guests that were lost and are
-    there.
+    there. meetings: guest -> where it awaits its memory. asked_again: guest -> the state in which its host is asked for
+    it once more, since it is told now where its memory is to go.
     """
 
     answers: list[ReportAnswer] = field(default_factory=list)
@@ -43,6 +45,8 @@ class ReportOutcome:
     resumed: set[str] = field(default_factory=set)
     lost: set[GuestKey] = field(default_factory=set)
     found_again: set[GuestKey] = field(default_factory=set)
+    meetings: dict[GuestKey, MemorySource] = field(default_factory=dict)
+    asked_again: dict[GuestKey, str] = field(default_factory=dict)
 
     @property
     def moves_work(self) -> bool:
@@ -61,7 +65,7 @@ def decide_reports(
     """Take or refuse each report of one agent, in order: a later one sees what an earlier one changed.
 
     hosts_held: the hosts on which the agent has the lease. guests, works: the locked rows of the servers that are
-    reported on; a missing one does not exist.
+    reported on; a missing one does not exist. Of a server whose report names a meeting, its guests on all hosts.
     """
     outcome = ReportOutcome()
     guests_by_key = {(guest.server_id, guest.host): guest for guest in guests}
@@ -72,6 +76,8 @@ def decide_reports(
         refusal, reason = find_report_refusal(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
         if refusal is None and guest is not None:
             work = works_by_server.get(report.server_id)
+            if report.meeting is not None and guest.desired == "incoming":
+                _meet(outcome, report, guests_by_key.values())
             if report.state == "begun":
                 outcome.begun.add(key)
                 guests_by_key[key] = replace(guest, agent_id=agent_id)
@@ -106,6 +112,17 @@ def decide_reports(
         outcome.states.pop(key, None)
     outcome.found_again.difference_update(outcome.gone, outcome.lost)
     return outcome
+
+
+def _meet(outcome: ReportOutcome, report: GuestReport, guests: Iterable[Guest]) -> None:
+    """Record where a guest awaits its memory; once it does, the guest that has the memory is asked for anew."""
+    assert report.meeting is not None
+    outcome.meetings[report.key] = report.meeting
+    if report.state != "begun":
+        return
+    for guest in guests:
+        if guest.server_id == report.server_id and guest.host != report.host and guest.desired in NICS_UP:
+            outcome.asked_again[guest.key] = guest.desired
 
 
 def refuse_for_now(report: GuestReport) -> ReportAnswer:
@@ -255,13 +272,16 @@ def _settle(
 
 
 def _stay(outcome: ReportOutcome, report: GuestReport, guest: Guest, work: WorkState | None) -> None:
-    """Record why a guest is not as it should be, if that is still desired: its action, or its move, is over."""
+    """Record why a guest is not as it should be, if that is still desired: its action, or its move, is over.
+
+    While memory is copied, one that has its NICs up is the source's: it does not send its memory.
+    """
     if report.desired != guest.desired:
         return
     failure = Failure(message=report.message or f"the host could not make it {guest.desired}", host=guest.host)
     if work is None or (work.stage is Stage.SETTLE and not work.moving):
         outcome.unchanged[guest.server_id] = failure
-    elif work.moving and work.stage is Stage.STOP:
+    elif work.moving and (work.stage is Stage.STOP or (work.stage is Stage.COPY and guest.desired in NICS_UP)):
         outcome.kept[guest.server_id] = failure
 
 

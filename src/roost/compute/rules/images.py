@@ -6,6 +6,8 @@ conductor/manager.py, _validate_image_traits_for_rebuild.
 
 from collections.abc import Collection, Mapping
 
+from msgspec import UNSET, UnsetType
+
 from roost.compute.model.cloud import Flavor
 from roost.seams.image import Image
 
@@ -23,6 +25,15 @@ def read_traits(properties: Mapping[str, str]) -> frozenset[str]:
         for name, value in properties.items()
         if name.startswith(TRAIT_PREFIX) and value == "required"
     )
+
+
+def read_checksum(properties: Mapping[str, str]) -> str | UnsetType:
+    """Return `ALGORITHM:HEX` of an image's bytes; UNSET where the image service does not say it.
+
+    Source: Image API v2, os_hash_algo and os_hash_value.
+    """
+    algorithm, value = properties.get("os_hash_algo"), properties.get("os_hash_value")
+    return f"{algorithm}:{value}" if algorithm and value else UNSET
 
 
 def find_flavor_refusal(flavor: Flavor, image: Image) -> str | None:

@@ -15,7 +15,7 @@ from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log
 from roost.compute.service.context import Compute, reading
-from roost.compute.service.images import get_rebuild_traits
+from roost.compute.service.images import describe_rebuild
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.quotas import check_metadata
 from roost.compute.store import actions as store
@@ -67,13 +67,13 @@ async def rebuild(
     """
     async with compute.database.transaction() as tx:
         server_checked = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
-    image_traits = await get_rebuild_traits(compute, server_checked, update.image_ref, token=token)
+    described = await describe_rebuild(compute, server_checked, update.image_ref, token=token)
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
         if _image_basis(server) != _image_basis(server_checked):
             raise ActionRefused(f"Instance {server_id} changed while its image was looked at: ask again.")
         await check_metadata(compute, tx, server.project_id, update.metadata)
-        spec = replace(server.spec, image_traits=image_traits)
+        spec = replace(server.spec, **described)
         await changes_store.update_server(tx, server_id, update, spec=spec)
         await _begin(compute, tx, server, rules.REBUILD, by)
     compute.wake(GUEST_CHANNEL)

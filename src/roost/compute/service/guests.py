@@ -22,6 +22,7 @@ from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.agents import admit_call
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.guest_orders import list_orders
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.notifications import announce, watch_states
@@ -48,8 +49,6 @@ from roost.seams.agent import (
     ReportsAnswered,
 )
 
-ORDERS_MAX = 1000
-"""Orders in one answer."""
 TOKEN_RECHECK_S = 3.0
 """A held poll asks again at least so often what its token is for."""
 POLLS_TOGETHER_MAX = 1000
@@ -108,7 +107,8 @@ class Polls:
             pending = await self._look()
             list_wanted = not pending.to_list.isdisjoint(renewed.hosts_held)
             if not pending.with_orders.isdisjoint(renewed.hosts_held):
-                orders = [order for order in await self._list_orders(agent, busy) if order.host in renewed.hosts_held]
+                orders_open = await list_orders(compute, agent, busy=busy)
+                orders = [order for order in orders_open if order.host in renewed.hosts_held]
             left_s = deadline - loop.time()
             if orders or list_wanted or left_s <= 0:
                 return Polled(
@@ -128,12 +128,6 @@ class Polls:
                 await compute.wakeups.wait(GUEST_CHANNEL, min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
-
-    async def _list_orders(self, agent: AgentIdentity, busy: Sequence[OrderId]) -> list[GuestOrder]:
-        async with self._compute.database.connection() as connection:
-            orders = await store.list_orders(connection, agent_id=agent.id, busy=busy, limit=ORDERS_MAX)
-            with_ports_going = self._compute.with_ports_going
-            return orders if with_ports_going is None else await with_ports_going(connection, orders)
 
     async def _renew(self, request: LeaseRequest) -> Renewed:
         renewed = await self._renewing.do(request)
@@ -202,7 +196,8 @@ async def _take_ordered(
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
-        guests = await store.lock_guests(tx, {report.key for report in reports})  # R20
+        meeting = {report.server_id for report in reports if report.meeting is not None}
+        guests = await store.lock_guests(tx, {report.key for report in reports}, server_ids=meeting)  # R20
         # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         mark = await recovery_rows.move_mark(tx, agent.id)
@@ -220,6 +215,8 @@ async def _take_ordered(
         return ReportOutcome(), None
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
+    if outcome.asked_again:
+        compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
     return outcome, mark_of(mark)
 
@@ -228,6 +225,7 @@ async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcom
     await store.mark_guests(
         tx, begun=outcome.begun, states=outcome.states, sequences=outcome.sequences, agent_id=agent.id
     )
+    await store.meet(tx, outcome.meetings, outcome.asked_again)
     await store.delete_guests(tx, outcome.gone)
     states = await watch_states(compute, tx, _servers_of(outcome))
     await store.activate_servers(tx, outcome.active)

@@ -1,9 +1,13 @@
 """Images: looked at before servers are made from them, where there is an image service. It keeps them, not Roost."""
 
+from typing import Any
+
+from msgspec import UNSET
+
 from roost.compute.errors import ActionRefused, ServerRefused
 from roost.compute.model.cloud import Flavor
 from roost.compute.model.server import Server
-from roost.compute.rules.images import ACTIVE, find_flavor_refusal, find_rebuild_refusal, read_traits
+from roost.compute.rules.images import ACTIVE, find_flavor_refusal, find_rebuild_refusal, read_checksum, read_traits
 from roost.compute.service.context import Compute
 from roost.seams.image import Image
 
@@ -23,28 +27,29 @@ async def get_image(compute: Compute, image_ref: str, *, token: str | None) -> I
     return image
 
 
-def read_image_traits(image: Image | None, flavor: Flavor) -> frozenset[str]:
-    """Return the traits that the image, if any, requires of hosts. Raises ServerRefused for a flavor too small."""
+def describe_image(image: Image | None, flavor: Flavor) -> dict[str, Any]:
+    """Return what a request spec keeps of the image, if any. Raises ServerRefused for a flavor too small."""
     if image is None:
-        return frozenset()
+        return {"image_traits": frozenset(), "image_checksum": UNSET}
     if refusal := find_flavor_refusal(flavor, image):
         raise ServerRefused(refusal)
-    return read_traits(image.properties)
+    return {"image_traits": read_traits(image.properties), "image_checksum": read_checksum(image.properties)}
 
 
-async def get_rebuild_traits(
+async def describe_rebuild(
     compute: Compute, server: Server, image_ref: str | None, *, token: str | None
-) -> frozenset[str]:
-    """Return the traits that the server's image requires once it is rebuilt; the image that it has is not looked at.
+) -> dict[str, Any]:
+    """Return what the server's spec keeps of its image once it is rebuilt; the image that it has is not looked at.
 
     Raises what get_image does, ServerRefused for a flavor too small, and ActionRefused where its host lacks a trait.
     """
     if image_ref is None or image_ref == server.image_ref:
-        return server.spec.image_traits
+        return {"image_traits": server.spec.image_traits, "image_checksum": server.spec.image_checksum}
     image = await get_image(compute, image_ref, token=token)
-    traits_required = read_image_traits(image, server.flavor)
+    described = describe_image(image, server.flavor)
+    traits_required = described["image_traits"]
     if not traits_required:
-        return traits_required
+        return described
     refusal = find_rebuild_refusal(
         traits_required,
         forbidden=frozenset().union(*(group.forbidden for group in server.spec.flavor_groups)),
@@ -52,7 +57,7 @@ async def get_rebuild_traits(
     )
     if refusal:
         raise ActionRefused(refusal)
-    return traits_required
+    return described
 
 
 async def _list_traits(compute: Compute, server_id: str) -> set[str]:

@@ -33,7 +33,7 @@ from roost.compute.rules.servers import (
 from roost.compute.service import action_log
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
-from roost.compute.service.images import get_image, read_image_traits
+from roost.compute.service.images import describe_image, get_image
 from roost.compute.service.notifications import announce, announce_new, watch_states
 from roost.compute.service.quotas import fit_servers
 from roost.compute.store import aggregates as aggregates_store
@@ -90,7 +90,7 @@ async def create_servers(
             flavor_groups=requirements.groups,
             isolated=requirements.isolated,
             forced_host=forced_host,
-            image_traits=read_image_traits(image, flavor),
+            **describe_image(image, flavor),
         )
         ids = ids[: await fit_servers(compute, tx, project_id, flavor, quotas, request)]
         names = server_names(request.name, len(ids))

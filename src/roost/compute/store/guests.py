@@ -3,16 +3,13 @@
 
 from collections.abc import Collection, Mapping
 
-import msgspec
-
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
 from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, VERSION_LISTS
 from roost.compute.store.rows import columns_of, encode, read_row
-from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
-from roost.seams.agent import GuestKey, GuestOrder, OrderId
-from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.agent import GuestKey
+from roost.seams.guests import MemorySource
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -41,60 +38,6 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
     return PendingHosts(frozenset(row["host"] for row in rows if not row["to_list"]), frozenset(to_list))
 
 
-# An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
-# another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
-# that is back destroys guests whose servers are elsewhere by now before it makes any. While the records recover there
-# are no orders.
-ORDERS = f"""
--- compute.list_orders
-SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
-    CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info
-FROM compute.guest g
-JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
-LEFT JOIN compute.server s ON s.id = g.server_id
-WHERE g.reported IS DISTINCT FROM g.desired
-  AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
-  AND (g.desired = 'absent' OR NOT EXISTS (
-    SELECT FROM compute.guest f
-    WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
-  AND (g.desired = 'absent' OR NOT EXISTS (SELECT {UNKNOWN_ELSEWHERE} AND unknown.server_id = g.server_id))
-  AND {FOLLOWS}
-  AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
-    SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))
-ORDER BY g.created_at, g.server_id
-LIMIT $6
-"""
-
-_spec = msgspec.json.Decoder(RequestSpec)
-_ports = msgspec.json.Decoder(tuple[ServerPort, ...])
-_NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
-
-
-async def list_orders(tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int) -> list[GuestOrder]:
-    """Return what the agent should change on the hosts that it holds, oldest first. busy: to leave out."""
-    *columns, hurries = [
-        [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
-    ]
-    orders = []
-    for row in await tx.fetch(ORDERS, agent_id, *columns, limit, hurries):
-        spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
-        order = GuestOrder(
-            server_id=row["server_id"],
-            host=row["host"],
-            attempt=row["attempt"],
-            desired=row["desired"],
-            hurry=row["hurry"],
-            name=row["name"],
-            project_id=row["project_id"] or "",
-            vcpus=spec.vcpus,
-            ram_mb=spec.memory_mb,
-            disk_gb=spec.disk_gb,
-            ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
-        )
-        orders.append(order)
-    return orders
-
-
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
     fenced_by IS NOT NULL AS fenced, sequence,
     (SELECT u.attempt FROM compute.unknown_guest u WHERE u.host = guest.host AND u.server_id = guest.server_id)
@@ -104,14 +47,14 @@ GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_a
 LOCK_GUESTS = f"""
 -- compute.lock_guests
 SELECT {GUEST_COLUMNS} FROM compute.guest
-WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[])) OR server_id = ANY($3::uuid[])
 ORDER BY server_id, host FOR UPDATE
 """
 
 
-async def lock_guests(tx: Connection, keys: Collection[GuestKey]) -> list[Guest]:
-    """Lock the guest rows in the order of server ids; missing ones are left out."""
-    rows = await tx.fetch(LOCK_GUESTS, *(columns_of(keys) or [[], []]))
+async def lock_guests(tx: Connection, keys: Collection[GuestKey], *, server_ids: Collection[str] = ()) -> list[Guest]:
+    """Lock the guest rows in the order of server ids; missing ones are left out. server_ids: on all hosts."""
+    rows = await tx.fetch(LOCK_GUESTS, *(columns_of(keys) or [[], []]), list(server_ids))
     return [Guest(**row) for row in rows]
 
 
@@ -212,6 +155,28 @@ async def mark_guests(
     if marks:
         *columns, numbers = columns_of(marks)
         await tx.execute(MARK_GUESTS, *columns, agent_id, numbers)
+
+
+# Who is asked again is told where its memory is to go.
+MEET = """
+-- compute.meet
+WITH destination AS (
+    UPDATE compute.guest g SET meeting = m.meeting
+    FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS m (server_id, host, meeting)
+    WHERE g.server_id = m.server_id AND g.host = m.host
+)
+UPDATE compute.guest g SET reported = NULL
+FROM unnest($4::uuid[], $5::text[], $6::text[]) AS a (server_id, host, state)
+WHERE g.server_id = a.server_id AND g.host = a.host AND g.reported = a.state
+"""
+
+
+async def meet(tx: Connection, meetings: Mapping[GuestKey, MemorySource], asked_again: Mapping[GuestKey, str]) -> None:
+    """Record where guests await their memory, and ask the hosts of those that have it for them once more."""
+    if meetings:
+        at = [(*key, encode(meeting)) for key, meeting in meetings.items()]
+        again = [(*key, state) for key, state in asked_again.items()]
+        await tx.execute(MEET, *columns_of(at), *(columns_of(again) or [[], [], []]))
 
 
 ADOPT_GUESTS = """
@@ -388,12 +353,12 @@ RESTORE_WORKS = """
 -- compute.restore_works
 UPDATE compute.work w SET stage = 'restore', failure = r.failure, run_at = now(), lease_owner = NULL, lease_until = NULL
 FROM unnest($1::uuid[], $2::jsonb[]) AS r (server_id, failure)
-WHERE w.server_id = r.server_id AND w.stage = 'stop' AND NOT w.deleting
+WHERE w.server_id = r.server_id AND w.stage IN ('copy', 'stop') AND NOT w.deleting
 """
 
 
 async def restore_works(tx: Connection, failures_by_server: Mapping[str, Failure]) -> None:
-    """Order that moves are taken back of which the sources do not stop the servers."""
+    """Order that moves are taken back of which the sources do not stop the servers, or send no memory."""
     if failures_by_server:
         failures = [encode(failure) for failure in failures_by_server.values()]
         await tx.execute(RESTORE_WORKS, list(failures_by_server), failures)

@@ -210,14 +210,14 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[])
 ON CONFLICT (server_id, host) DO UPDATE
 SET attempt = excluded.attempt, desired = excluded.desired, begun_at = NULL, reported = NULL, created_at = now(),
     agent_id = CASE WHEN guest.lost_at IS NULL AND guest.reported IS DISTINCT FROM 'absent' THEN guest.agent_id END,
-    running_at = NULL, lost_at = NULL, fenced_by = NULL, hurry = false
+    running_at = NULL, lost_at = NULL, fenced_by = NULL, hurry = false, meeting = NULL
 WHERE guest.attempt < excluded.attempt
 """
 
 
 # What the host has reported already, it is asked to report again.
 CHANGE_GUESTS = """-- compute.change_guests
-UPDATE compute.guest AS g SET desired = new.desired,
+UPDATE compute.guest AS g SET desired = new.desired, meeting = NULL,
     reported = CASE WHEN reported <> new.desired THEN reported END
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS new (server_id, host, desired)
 WHERE g.server_id = new.server_id AND g.host = new.host

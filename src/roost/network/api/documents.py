@@ -56,7 +56,7 @@ class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
     availability_zones: tuple[str, ...] = ()
     ipv4_address_scope: None = None
     ipv6_address_scope: None = None
-    port_security_enabled: bool = False
+    port_security_enabled: bool
     l2_adjacency: bool
     network_type: str | UnsetType | None = field(name="provider:network_type")
     physical_network: str | UnsetType | None = field(name="provider:physical_network")
@@ -118,6 +118,13 @@ class FixedIpDocument(Struct, forbid_unknown_fields=True):
     ip_address: str
 
 
+class AddressPairDocument(Struct, forbid_unknown_fields=True):
+    """An address, or a CIDR, that a port may use beside its own, with that MAC address."""
+
+    ip_address: str
+    mac_address: str
+
+
 class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
     """One port."""
 
@@ -132,10 +139,10 @@ class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
     device_owner: str
     fixed_ips: tuple[FixedIpDocument, ...]
     ip_allocation: Literal["immediate", "deferred", "none"]
-    allowed_address_pairs: tuple[str, ...] = ()
+    allowed_address_pairs: tuple[AddressPairDocument, ...]
     extra_dhcp_opts: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
-    port_security_enabled: bool = False
+    port_security_enabled: bool
     host_id: str = field(name="binding:host_id")
     vnic_type: str = field(name="binding:vnic_type")
     vif_type: str = field(name="binding:vif_type")

@@ -16,7 +16,8 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.DNSNameServersExhausted, errors.HostRoutesExhausted, errors.SubnetSegmentAssociationChangeNotAllowed,
         errors.NoUpdateSubnetWhenMultipleSegmentsOnNetwork, errors.InvalidSubnetServiceType,
         errors.AllocationOnAutoAddressSubnet, errors.InvalidIpForNetwork, errors.InvalidIpForSubnet,
-        errors.FixedIpsSubnetsNotOnSameSegment,
+        errors.FixedIpsSubnetsNotOnSameSegment, errors.AllowedAddressPairsMissingIP,
+        errors.AllowedAddressPairExhausted, errors.DuplicateAddressPairInRequest,
     ),
     404: (
         errors.AgentNotFound, errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound,
@@ -30,7 +31,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.OverlappingAllocationPools, errors.GatewayConflictWithAllocationPools, errors.GatewayIpInUse,
         errors.IpAddressGenerationFailure, errors.IpAddressGenerationFailureNoMatchingSubnet,
         errors.IpAddressAlreadyAllocated, errors.MacAddressInUse, errors.HostNotCompatibleWithFixedIps,
-        errors.HostNotConnectedToAnySegment, errors.OverQuota,
+        errors.HostNotConnectedToAnySegment, errors.OverQuota, errors.AddressPairAndPortSecurityRequired,
     ),
     412: (errors.RevisionNumberConstraintFailed,),
     503: (errors.AddressesWithheld, errors.PortChanged, errors.PublicationPending),

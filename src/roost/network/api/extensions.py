@@ -40,6 +40,8 @@ class Extension(Struct, frozen=True):
 EXTENSIONS: dict[str, Extension] = {
     "agent": Extension("agent", "2013-02-03T10:00:00-00:00",
         "The agents of hosts are listed; nobody changes them here.", "GET /v2.0/agents"),
+    "allowed-address-pairs": Extension("Allowed Address Pairs", "2013-07-23T10:00:00-00:00",
+        "A port's guest may use other addresses beside the port's own."),
     "availability_zone": Extension("Availability Zone", "2015-01-01T10:00:00-00:00",
         "The one availability zone is listed.", "GET /v2.0/availability_zones"),
     "binding": Extension("Port Binding", "2014-02-03T10:00:00-00:00",
@@ -69,6 +71,8 @@ EXTENSIONS: dict[str, Extension] = {
     "network-ip-availability-details": Extension("Network IP Availability Details Extension",
         "2025-10-31T00:00:00-00:00", "The same, in pools and outside.", "GET /v2.0/network-ip-availabilities"),
     "pagination": Extension("Pagination support", "2016-06-12T00:00:00-00:00", "Lists come in pages."),
+    "port-security": Extension("Port Security", "2012-07-23T10:00:00-00:00",
+        "What a guest sends is held to its port's addresses, unless its owner says otherwise."),
     "project-id": Extension("project_id field enabled", "2016-09-09T09:09:09-09:09", "Projects are called project_id."),
     "provider": Extension("Provider Network", "2012-09-07T10:00:00-00:00", "Networks show what carries them."),
     "quota-check-limit": Extension("Quota engine limit check", "2021-09-08T16:00:00-00:00",

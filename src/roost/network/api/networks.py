@@ -36,7 +36,6 @@ class LinkBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class NetworkUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """What clients send of a network and Roost has no use for: accepted where it asks for nothing."""
 
-    port_security_enabled: NoFlag = UNSET
     availability_zone_hints: NoList = UNSET
     dns_domain: NoText = UNSET
     is_default: NoFlag = UNSET
@@ -66,6 +65,7 @@ class NetworkBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
     physical_network: Text | None = field(default=None, name="provider:physical_network")
     segmentation_id: SegmentationId | None = field(default=None, name="provider:segmentation_id")
     segments: Annotated[list[LinkBody], Meta(max_length=SEGMENTS_MAX)] | None = None
+    port_security_enabled: bool = True
     kind: Literal["flat"] | None = field(default=None, name="roost:kind")
 
 
@@ -78,6 +78,7 @@ class NetworkUpdateBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=Tru
     shared: bool | UnsetType = UNSET
     external: bool | UnsetType = field(default=UNSET, name="router:external")
     mtu: Mtu | UnsetType = UNSET
+    port_security_enabled: bool | UnsetType = UNSET
     network_type: NetworkType | UnsetType | None = field(default=UNSET, name="provider:network_type")
     physical_network: Text | UnsetType | None = field(default=UNSET, name="provider:physical_network")
     segmentation_id: SegmentationId | UnsetType | None = field(default=UNSET, name="provider:segmentation_id")

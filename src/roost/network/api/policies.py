@@ -59,6 +59,8 @@ NO_NETWORK_DEVICE = f"not rule:network_device or {OWN_NETWORK}"
 
 _PROVIDER = ("segments", "provider:network_type", "provider:physical_network", "provider:segmentation_id")
 
+_PAIR = ("", ":mac_address", ":ip_address")
+
 ATTRIBUTES = {
     **{
         f"{verb}_network:{name}": ADMIN
@@ -66,6 +68,7 @@ ATTRIBUTES = {
         for name in ("shared", "router:external", "is_default", *_PROVIDER)
     },
     **{f"get_network:{name}": ADMIN for name in _PROVIDER},
+    **{f"{verb}_network:port_security_enabled": OWN for verb in ("create", "update")},
     **{f"{verb}_subnet:segment_id": ADMIN for verb in ("create", "get", "update")},
     **{f"{verb}_subnet:service_types": ADMIN for verb in ("create", "update")},
     "create_network:roost:kind": ADMIN,
@@ -75,6 +78,11 @@ ATTRIBUTES = {
     "create_port:fixed_ips": f"{OWN_NETWORK} or rule:shared",
     "create_port:fixed_ips:ip_address": OWN_NETWORK,
     "create_port:fixed_ips:subnet_id": f"{OWN_NETWORK} or rule:shared",
+    **{
+        f"{verb}_port:{name}": OWN_NETWORK
+        for verb in ("create", "update")
+        for name in ("port_security_enabled", *(f"allowed_address_pairs{part}" for part in _PAIR))
+    },
     "create_port:binding:host_id": ADMIN,
     "create_port:binding:profile": ADMIN,
     "create_port:binding:vnic_type": OWN,

@@ -10,6 +10,7 @@ from roost.network.api import documents
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_unserved, value_or_none
 from roost.network.api.documents import PortDocument
 from roost.network.api.fields import (
+    AddressOrCidr,
     IpAddress,
     Items,
     MacAddress,
@@ -26,8 +27,8 @@ from roost.network.api.fields import (
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
-from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
-from roost.network.rules import addressing, requests
+from roost.network.model.ports import AddressPair, FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
+from roost.network.rules import addressing, port_security, requests
 from roost.network.rules.port_bindings import port_id
 from roost.network.rules.tags import replaced
 from roost.network.service import Networks, old_agents
@@ -65,13 +66,21 @@ class FixedIpBody(Struct, forbid_unknown_fields=True):
 FixedIps = Annotated[list[FixedIpBody], Items]
 
 
+class AddressPairBody(Struct, forbid_unknown_fields=True):
+    """An address, or a CIDR, that a port may use beside its own. mac_address: left out for the port's."""
+
+    ip_address: AddressOrCidr | UnsetType = UNSET
+    mac_address: MacAddress | UnsetType = UNSET
+
+
+AddressPairs = Annotated[list[AddressPairBody], Items]
+
+
 class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """What clients send of a port and Roost has no use for: accepted where it asks for nothing."""
 
     security_groups: NoList = UNSET
-    allowed_address_pairs: NoList = UNSET
     extra_dhcp_opts: NoList = UNSET
-    port_security_enabled: NoFlag = UNSET
     qos_policy_id: Nothing = UNSET
     dns_name: NoText = UNSET
     dns_domain: NoText = UNSET
@@ -102,13 +111,16 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     host_id: Text | None = field(default=None, name="binding:host_id")
     vnic_type: VnicType = field(default="normal", name="binding:vnic_type")
     profile: Profile | None = field(default=None, name="binding:profile")
+    port_security_enabled: bool | UnsetType = UNSET
+    allowed_address_pairs: AddressPairs | None = None
     tags: Tags = []
 
 
 class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind.
 
-    Another null says nothing that could be done: as upstream, it is refused, but for binding:profile, which stays.
+    allowed_address_pairs: empty or null for none. Another null says nothing that could be done: as upstream, it is
+    refused, but for binding:profile, which stays.
     """
 
     name: Text | UnsetType = UNSET
@@ -121,6 +133,8 @@ class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
     vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
     profile: Profile | None = field(default=None, name="binding:profile")
+    port_security_enabled: bool | UnsetType = UNSET
+    allowed_address_pairs: AddressPairs | UnsetType | None = UNSET
 
 
 async def _find(context: Networks, ids: Sequence[str]) -> list[Port]:
@@ -174,6 +188,7 @@ def _request(body: PortBody, default_project: str) -> PortRequest:
         binding_profile=profile_text(body.profile or {}),
         tags=replaced(body.tags),
         fixed_ips=_fixed_ips(body.fixed_ips),
+        allowed_address_pairs=_pairs(body.allowed_address_pairs),
     )
 
 
@@ -186,6 +201,7 @@ def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
         host=None if body.host_id is UNSET else body.host_id or "",
         binding_profile=None if body.profile is None else profile_text(body.profile),
         fixed_ips=_fixed_ips(value_or_none(body.fixed_ips)),
+        allowed_address_pairs=None if body.allowed_address_pairs is UNSET else _pairs(body.allowed_address_pairs),
         revision=revision,
     )
 
@@ -249,6 +265,16 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
             ip_address=None if item.ip_address is None else addressing.show(addressing.parse(item.ip_address)),
         )
         for item in items
+    )
+
+
+def _pairs(items: list[AddressPairBody] | None) -> tuple[AddressPair, ...]:
+    """Return the address pairs; null is none. Raises what port_security.read_pairs does."""
+    return port_security.read_pairs(
+        [
+            AddressPair(ip_address=value_or_none(item.ip_address) or "", mac_address=value_or_none(item.mac_address))
+            for item in items or ()
+        ]
     )
 
 

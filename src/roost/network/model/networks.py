@@ -52,7 +52,8 @@ class NetworkOwner(Struct, frozen=True):
 class NetworkRequest(Struct, frozen=True, kw_only=True):
     """A network as a client asks for it. network_type, physical_network, segmentation_id: of a plain network.
 
-    links: of its segments, in their order. flat: its subnets are pools of cells.
+    links: of its segments, in their order. flat: its subnets are pools of cells. port_security_enabled: of ports that
+    are made on it from now on and say nothing themselves.
     """
 
     name: str
@@ -67,6 +68,7 @@ class NetworkRequest(Struct, frozen=True, kw_only=True):
     mtu: int = MTU_DEFAULT
     links: tuple[Link, ...] = ()
     flat: bool = False
+    port_security_enabled: bool = True
 
 
 class Network(NetworkRequest, frozen=True, kw_only=True):
@@ -127,6 +129,7 @@ class NetworkChanges(Struct, frozen=True, kw_only=True):
     shared: bool | None = None
     external: bool | None = None
     mtu: int | None = None
+    port_security_enabled: bool | None = None
     link: Mapping[str, str | int | None] = {}
     revision: int | None = None
 

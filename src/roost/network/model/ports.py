@@ -38,6 +38,13 @@ class PortOrigin(Struct, frozen=True, kw_only=True):
     vif_type: str = VIF_TYPE_UNBOUND
 
 
+class AddressPair(Struct, frozen=True, kw_only=True):
+    """An address, or a CIDR, that a port may use beside its own. mac_address: of a port's always; None: not said."""
+
+    ip_address: str
+    mac_address: str | None = None
+
+
 class Port(Struct, frozen=True, kw_only=True):
     """A port with its addresses.
 
@@ -67,6 +74,8 @@ class Port(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     nic_tag: str | None = None
+    port_security_enabled: bool = True
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
     addresses: tuple[Address, ...] = ()
 
     @property
@@ -83,6 +92,25 @@ class Port(Struct, frozen=True, kw_only=True):
     def provider_uuid(self) -> str | None:
         """Return the one provider of its addresses; None without addresses."""
         return self.addresses[0].provider_uuid if self.addresses else None
+
+
+class Nic(Struct, frozen=True, kw_only=True):
+    """What is around the NIC of a port. segment_id: None where its network has none, or several and it has no address.
+
+    network_type, physical_network, segmentation_id: of the segment; without one, of the network itself. subnet_ids: of
+    its addresses. port_security_enabled, allowed_address_pairs: of the port.
+    """
+
+    port_id: str
+    network_id: str
+    mtu: int
+    segment_id: str | None
+    network_type: str | None
+    physical_network: str | None
+    segmentation_id: int | None
+    subnet_ids: tuple[str, ...] = ()
+    port_security_enabled: bool = True
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
 
 
 class Binding(Struct, frozen=True, kw_only=True):
@@ -121,7 +149,7 @@ class FixedIpRequest(Struct, frozen=True, kw_only=True):
 class PortRequest(Struct, frozen=True, kw_only=True):
     """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
 
-    made_for: the server with which it is deleted.
+    made_for: the server with which it is deleted. port_security_enabled: None for its network's.
     """
 
     network_id: str
@@ -138,6 +166,8 @@ class PortRequest(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
     made_for: str | None = None
+    port_security_enabled: bool | None = None
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
 
 
 class PortChanges(Struct, frozen=True, kw_only=True):
@@ -153,6 +183,8 @@ class PortChanges(Struct, frozen=True, kw_only=True):
     vnic_type: str | None = None
     binding_profile: str | None = None
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    port_security_enabled: bool | None = None
+    allowed_address_pairs: tuple[AddressPair, ...] | None = None
     revision: int | None = None
 
 

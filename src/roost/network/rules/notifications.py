@@ -16,7 +16,7 @@ COUNTERS = frozenset({"revision_number", "updated_at"})
 """Every write changes these. A port that differs in nothing else has not changed."""
 DECIDED_BY_SERVICE = frozenset({
     *("id", "status", "created_at", "updated_at", "revision_number", "ip_allocation"),
-    *("binding:vif_type", "binding:vif_details", "port_security_enabled"),
+    *("binding:vif_type", "binding:vif_details"),
 })  # fmt: skip
 """Clients do not ask for these, so that the `.start` events leave them out."""
 
@@ -63,10 +63,12 @@ def port_document(port: Port) -> Payload:
         "device_owner": port.device_owner,
         "fixed_ips": [{"subnet_id": item.subnet_id, "ip_address": item.address} for item in port.addresses],
         "ip_allocation": port.ip_allocation,
-        "allowed_address_pairs": [],
+        "allowed_address_pairs": [
+            {"ip_address": pair.ip_address, "mac_address": pair.mac_address} for pair in port.allowed_address_pairs
+        ],
         "extra_dhcp_opts": [],
         "security_groups": [],
-        "port_security_enabled": False,
+        "port_security_enabled": port.port_security_enabled,
         "tags": list(port.tags),
         "binding:host_id": port.host or "",
         "binding:vnic_type": port.vnic_type,

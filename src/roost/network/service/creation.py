@@ -19,12 +19,13 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Host
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortRequest
-from roost.network.rules import flat, quotas, requests
+from roost.network.rules import flat, port_security, quotas, requests
+from roost.network.rules.macs import canonical_mac
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, addresses, notices, releases
 from roost.network.service import quotas as quota_service
 from roost.network.service.addresses import Want
-from roost.network.service.macs import canonical_mac, new_mac
+from roost.network.service.macs import new_mac
 from roost.network.service.notifications import telling
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims
@@ -52,6 +53,7 @@ class _Making:
     placings: tuple[Placing, ...] = ()
     placing: Placing | None = None
     error: RoostError | None = None
+    is_secured: bool = True
 
 
 async def create(networks: Networks, request: PortRequest) -> Port:
@@ -202,6 +204,10 @@ def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostErr
         fixed_ips=request.fixed_ips,
     )  # fmt: skip
     making.ip_allocation, making.placings = plan.ip_allocation, plan.placings
+    making.is_secured = port_security.is_secured(
+        request.device_owner, wanted=request.port_security_enabled, network=state.network.port_security_enabled
+    )
+    port_security.refuse_pairs_unsecured(request.allowed_address_pairs, is_secured=making.is_secured)
 
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
@@ -273,16 +279,13 @@ async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Mak
     NIC of it from now on.
     """
     ports_written: dict[str, Port] = {}
-    drafts = [_draft(networks, m.port_id, m.request, m.ip_allocation) for m in makings]
+    drafts = [_draft(networks, making) for making in makings]
     waiting = sorted(drafts, key=lambda port: port.mac_address)
     for _ in range(MAC_ROUNDS_MAX):
         if not waiting:
             await notices.note_servers(tx, list(ports_written.values()))
             return ports_written
-        with_macs = [
-            port if port.mac_address else msgspec.structs.replace(port, mac_address=new_mac(networks.env.random))
-            for port in waiting
-        ]
+        with_macs = [_with_mac(port, port.mac_address or new_mac(networks.env.random)) for port in waiting]
         ids_written = await port_rows.insert_all(tx, with_macs)
         ports_written |= {port.id: port for port in with_macs if port.id in ids_written}
         waiting = [port for port in waiting if port.id not in ids_written]
@@ -294,10 +297,16 @@ async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Mak
     raise MacAddressInUse("No free MAC address was found: repeat the request.")
 
 
-def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation: str) -> Port:
-    now = networks.env.now()
+def _with_mac(port: Port, mac_address: str) -> Port:
+    """Return the port with its MAC address, which its pairs have that name none."""
+    pairs = port_security.with_own_mac(port.allowed_address_pairs, mac_address)
+    return msgspec.structs.replace(port, mac_address=mac_address, allowed_address_pairs=pairs)
+
+
+def _draft(networks: Networks, making: _Making) -> Port:
+    now, request = networks.env.now(), making.request
     return Port(
-        id=port_id,
+        id=making.port_id,
         network_id=request.network_id,
         project_id=request.project_id,
         name=request.name,
@@ -306,7 +315,7 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation
         admin_state_up=request.admin_state_up,
         device_id=request.device_id,
         device_owner=request.device_owner,
-        ip_allocation=ip_allocation,
+        ip_allocation=making.ip_allocation,
         host=request.host or None,
         vnic_type=request.vnic_type,
         binding_profile=request.binding_profile,
@@ -317,4 +326,6 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation
         revision=1,
         created_at=now,
         updated_at=now,
+        port_security_enabled=making.is_secured,
+        allowed_address_pairs=request.allowed_address_pairs,
     )

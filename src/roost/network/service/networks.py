@@ -35,7 +35,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
-CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu")
+CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu", "port_security_enabled")
 """What its owner may change of a network."""
 
 

@@ -19,14 +19,14 @@ from roost.network.errors import (
     PortNotFound,
 )
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
-from roost.network.rules import readdressing, requests, uses
+from roost.network.rules import port_security, readdressing, requests, uses
 from roost.network.rules.holdings import claim_of
+from roost.network.rules.macs import canonical_mac
 from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, addresses, automatic, notices, releases
 from roost.network.service.addresses import Intents, Want
-from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
@@ -291,12 +291,16 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     )
 
 
+CHANGEABLE = (
+    *("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type"),
+    *("port_security_enabled", "allowed_address_pairs"),
+)
+"""What is written as it is given."""
+
+
 def _changed(port: Port, changes: PortChanges) -> Port:
-    fields = {
-        name: value
-        for name in ("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type")
-        if (value := getattr(changes, name)) is not None
-    }
+    """Return the port as it is to be. Raises InvalidInput, AddressPairAndPortSecurityRequired, and of duplicates."""
+    fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
     if changes.device_id and changes.device_id != port.made_for:
         fields["made_for"] = None  # it does not go with the server that it was made for
     if changes.binding_profile is not None:
@@ -306,4 +310,9 @@ def _changed(port: Port, changes: PortChanges) -> Port:
     if changes.host is not None:
         fields["host"] = changes.host or None
         fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
-    return msgspec.structs.replace(port, **fields)
+    changed = msgspec.structs.replace(port, **fields)
+    if changes.allowed_address_pairs is not None:
+        pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
+        changed = msgspec.structs.replace(changed, allowed_address_pairs=pairs)
+    port_security.refuse_pairs_unsecured(changed.allowed_address_pairs, is_secured=changed.port_security_enabled)
+    return changed

@@ -96,7 +96,7 @@ KEYS: Mapping[ListKind, str] = {"network_ip_availability": "network_id"}
 COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     "network": {
         **_OWNED,
-        **_own("boolean", "admin_state_up", "shared"),
+        **_own("boolean", "admin_state_up", "shared", "port_security_enabled"),
         **_own("integer", "mtu"),
         "status": Column("CASE WHEN o.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END"),
         "router:external": Column("o.external", "boolean"),
@@ -105,7 +105,6 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
         "availability_zones": _NO_LIST,
         "ipv4_address_scope": _NOTHING,
         "ipv6_address_scope": _NOTHING,
-        "port_security_enabled": Column("(o.id IS NULL)", "boolean"),
         "l2_adjacency": Column(
             "NOT EXISTS (SELECT FROM network.subnet s WHERE s.network_id = o.id AND s.segment_id IS NOT NULL)",
             "boolean",
@@ -138,14 +137,12 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     "port": {
         **_OWNED,
         **_own("uuid", "network_id"),
-        **_own("boolean", "admin_state_up"),
+        **_own("boolean", "admin_state_up", "port_security_enabled"),
         **_own("text", "mac_address", "device_owner", "ip_allocation"),
         "status": Column("CASE WHEN o.host IS NULL THEN 'DOWN' ELSE 'ACTIVE' END"),
         "device_id": Column("o.device_id", sparse=True),
-        "allowed_address_pairs": _NO_LIST,
         "extra_dhcp_opts": _NO_LIST,
         "security_groups": _NO_LIST,
-        "port_security_enabled": Column("(o.id IS NULL)", "boolean"),
         "binding:host_id": Column("coalesce(o.host, '')"),
         "binding:vnic_type": Column("o.vnic_type"),
         "binding:vif_type": Column("o.vif_type"),

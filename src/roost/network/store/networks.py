@@ -108,8 +108,8 @@ async def insert_networks(tx: Connection, networks: Sequence[Network]) -> None:
 UPDATE_NETWORK = """
 -- network.update_network
 UPDATE network.network
-SET name = $2, description = $3, admin_state_up = $4, shared = $5, external = $6, mtu = $7, revision = revision + 1,
-    updated_at = now()
+SET name = $2, description = $3, admin_state_up = $4, shared = $5, external = $6, mtu = $7,
+    port_security_enabled = $8, revision = revision + 1, updated_at = now()
 WHERE id = $1
 """
 
@@ -118,7 +118,7 @@ async def update_network(tx: Connection, network: Network) -> None:
     """Write what a client may change; the network is locked."""
     await tx.execute(
         UPDATE_NETWORK, network.id, network.name, network.description, network.admin_state_up, network.shared,
-        network.external, network.mtu,
+        network.external, network.mtu, network.port_security_enabled,
     )  # fmt: skip
 
 

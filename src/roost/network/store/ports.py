@@ -9,6 +9,7 @@ from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import (
     VIF_TYPE_UNBOUND,
     Address,
+    AddressPair,
     NewPort,
     Parting,
     Port,
@@ -77,12 +78,15 @@ async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Por
 
 
 _addresses = msgspec.json.Decoder(tuple[Address, ...])
+_pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
 
 INSERT_MADE = """
 -- network.insert_made_ports
 INSERT INTO network.port
-    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, nic_tag, reserved_from)
-SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, nic_tag, $8::jsonb
+    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, nic_tag, reserved_from,
+    port_security_enabled)
+SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, nic_tag,
+    $8::jsonb, coalesce((SELECT n.port_security_enabled FROM network.network n WHERE n.id = p.network_id), true)
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[])
     AS p (id, network_id, project_id, mac_address, server_id, device_owner, nic_tag)
 ORDER BY id
@@ -256,8 +260,8 @@ UPDATE_PORT = """
 -- network.update_port
 UPDATE network.port
 SET name = $2, description = $3, admin_state_up = $4, device_id = $5, device_owner = $6, host = $7, vnic_type = $8,
-    binding_profile = $9, vif_type = $10, mac_address = $11, made_for = $12, revision = revision + 1,
-    updated_at = now()
+    binding_profile = $9, vif_type = $10, mac_address = $11, made_for = $12, port_security_enabled = $13,
+    allowed_address_pairs = $14, revision = revision + 1, updated_at = now()
 WHERE id = $1
 """
 
@@ -267,6 +271,7 @@ async def update(tx: Connection, port: Port) -> None:
     await tx.execute(
         UPDATE_PORT, port.id, port.name, port.description, port.admin_state_up, port.device_id, port.device_owner,
         port.host, port.vnic_type, port.binding_profile, port.vif_type, port.mac_address, port.made_for,
+        port.port_security_enabled, msgspec.json.encode(port.allowed_address_pairs).decode(),
     )  # fmt: skip
 
 
@@ -299,11 +304,17 @@ async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port
     return {row["id"]: _port(row, tuple(by_port.get(row["id"], ()))) for row in rows}
 
 
+def read_pairs(stored: str | None) -> tuple[AddressPair, ...]:
+    """Return a port's address pairs as they are stored; null for none."""
+    return () if stored is None else _pairs.decode(stored)
+
+
 def _port(row: Any, addresses_of_port: tuple[Address, ...]) -> Port:
     fields = dict(row)
     if fields["reserved_from"] is not None:
         fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
     fields["tags"] = tuple(fields["tags"])
+    fields["allowed_address_pairs"] = read_pairs(fields["allowed_address_pairs"])
     return Port(**{**fields, "addresses": addresses_of_port})
 
 

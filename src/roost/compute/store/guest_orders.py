@@ -1,0 +1,76 @@
+"""What hosts are asked for: the guests that are not as they are desired. SQL only."""
+# ruff: noqa: S608 - what is put into a statement are constants of this package.
+
+from collections.abc import Collection
+
+import msgspec
+
+from roost.compute.rules.servers import make_hostname
+from roost.compute.store.recovery import FOLLOWS
+from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
+from roost.platform.database import Connection
+from roost.seams.agent import GuestOrder, OrderId
+from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.guests import GuestImage, MemorySource
+
+# An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
+# another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
+# that is back destroys guests whose servers are elsewhere by now before it makes any. While the records recover there
+# are no orders.
+ORDERS = f"""
+-- compute.list_orders
+SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
+    s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
+    coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting'), false) AS soft,
+    CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting
+FROM compute.guest g
+JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
+LEFT JOIN compute.server s ON s.id = g.server_id
+LEFT JOIN compute.guest d ON d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
+WHERE g.reported IS DISTINCT FROM g.desired
+  AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
+  AND (g.desired = 'absent' OR NOT EXISTS (
+    SELECT FROM compute.guest f
+    WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
+  AND (g.desired = 'absent' OR NOT EXISTS (SELECT {UNKNOWN_ELSEWHERE} AND unknown.server_id = g.server_id))
+  AND {FOLLOWS}
+  AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
+    SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))
+ORDER BY g.created_at, g.server_id
+LIMIT $6
+"""
+
+_spec = msgspec.json.Decoder(RequestSpec)
+_ports = msgspec.json.Decoder(tuple[ServerPort, ...])
+_meeting = msgspec.json.Decoder(MemorySource)
+_NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
+
+
+async def list_orders(tx: Connection, *, agent_id: str, busy: Collection[OrderId], limit: int) -> list[GuestOrder]:
+    """Return what the agent should change on the hosts that it holds, oldest first. busy: to leave out."""
+    *columns, hurries = [
+        [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
+    ]
+    orders = []
+    for row in await tx.fetch(ORDERS, agent_id, *columns, limit, hurries):
+        spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
+        name = row["name"]
+        order = GuestOrder(
+            server_id=row["server_id"],
+            host=row["host"],
+            attempt=row["attempt"],
+            desired=row["desired"],
+            hurry=row["hurry"],
+            name=name,
+            project_id=row["project_id"] or "",
+            vcpus=spec.vcpus,
+            ram_mb=spec.memory_mb,
+            disk_gb=spec.disk_gb,
+            ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
+            hostname=row["hostname"] or (make_hostname(name, row["server_id"]) if name else ""),
+            image=GuestImage(id=row["image_ref"], checksum=spec.image_checksum or "") if row["image_ref"] else None,
+            soft=row["soft"],
+            meeting=None if row["meeting"] is None else _meeting.decode(row["meeting"]),
+        )
+        orders.append(order)
+    return orders
