@@ -1,4 +1,6 @@
-"""The built-in test image: a kernel, and busybox packed around it, which says its addresses and answers an echo port.
+"""The built-in test image: a kernel, and busybox packed around it.
+
+It says its addresses on the console, answers an echo port, and has a shell on another.
 
 It is packed at first use, from the running kernel's own files where they are there, else from the distribution's cloud
 kernel, which is downloaded and unpacked beside it and never installed.
@@ -22,13 +24,15 @@ from pathlib import Path
 from roost.agent.drivers.qemu.programs import ProgramFailed, run_program
 
 CACHE = Path("/var/cache/roost")
-VERSION = "1"
+VERSION = "2"
 """Of what is packed: another one is packed anew."""
 MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "button", "evdev")
 BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox"))
 PACKAGE = "linux-image-cloud-amd64"
 DOWNLOAD_S = 300.0
 ECHO_PORT = 7
+SHELL_PORT = 23
+"""Where whoever reaches a guest has a shell in it: it is for tests alone, as a password that all know."""
 DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 INIT = f"""#!/bin/sh
 /bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF
@@ -45,6 +49,7 @@ acpid
 ip link set lo up
 echo "roost: started"
 nc -ll -p {ECHO_PORT} -e /bin/cat &
+nc -ll -p {SHELL_PORT} -e /bin/sh &
 for nic in $(cd /sys/class/net && echo eth*); do
     [ "$nic" = 'eth*' ] && break
     ip link set $nic up
