@@ -22,7 +22,7 @@ from pathlib import Path
 from roost.agent.drivers.qemu.programs import ProgramFailed, run_program
 
 CACHE = Path("/var/cache/roost")
-VERSION = "1"
+VERSION = "2"
 """Of what is packed: another one is packed anew."""
 MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "button", "evdev")
 BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox"))
@@ -31,7 +31,7 @@ DOWNLOAD_S = 300.0
 ECHO_PORT = 7
 DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 INIT = f"""#!/bin/sh
-/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF
+/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF /var/run
 /bin/busybox --install -s
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t proc proc /proc
@@ -41,7 +41,7 @@ exec </dev/console >/dev/console 2>&1
 for module in $(cat /modules/order); do insmod /modules/$module || echo "roost: no module $module"; done
 printf '#!/bin/sh\\npoweroff -f\\n' >/etc/acpi/PWRF/00000080
 chmod 755 /etc/acpi/PWRF/00000080
-acpid
+acpid -f -l /dev/null &
 ip link set lo up
 echo "roost: started"
 nc -ll -p {ECHO_PORT} -e /bin/cat &
