@@ -42,6 +42,11 @@ async def obey(driver: QemuDriver, line: dict[str, Any]) -> Any:
     raise ValueError(line)
 
 
+def tell(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
 async def main(host: str, directory: str, listen: str, account: str, machine: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     uid, gid = map(int, account.split(":"))
@@ -55,7 +60,7 @@ async def main(host: str, directory: str, listen: str, account: str, machine: st
     )
     driver = QemuDriver(options)
     await driver.open()
-    print(json.dumps({"id": 0, "open": True}), flush=True)
+    tell({"id": 0, "open": True})
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +71,7 @@ async def main(host: str, directory: str, listen: str, account: str, machine: st
             told["ok"] = await obey(driver, line)
         except LaunchFailed as error:
             told["error"] = str(error)
-        print(json.dumps(told), flush=True)
+        tell(told)
 
     while text := await reader.readline():
         tasks.add(task := asyncio.create_task(answer(json.loads(text))))

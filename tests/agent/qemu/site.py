@@ -205,7 +205,7 @@ class Host:
 
     async def states(self) -> dict[str, tuple[str, str]]:
         """Return server -> (state, power state)."""
-        return {guest["server_id"]: (guest["state"], guest["power_state"]) for guest in await self.ask("list")}
+        return {guest["server_id"]: (guest["state"], guest.get("power_state")) for guest in await self.ask("list")}
 
     def pid(self, server: str) -> int:
         return int((self.state / "guests" / server / "run" / "pid").read_text())

@@ -35,7 +35,7 @@ SHELL_PORT = 23
 """Where whoever reaches a guest has a shell in it: it is for tests alone, as a password that all know."""
 DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 INIT = f"""#!/bin/sh
-/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF
+/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF /var/run
 /bin/busybox --install -s
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t proc proc /proc
@@ -45,7 +45,7 @@ exec </dev/console >/dev/console 2>&1
 for module in $(cat /modules/order); do insmod /modules/$module || echo "roost: no module $module"; done
 printf '#!/bin/sh\\npoweroff -f\\n' >/etc/acpi/PWRF/00000080
 chmod 755 /etc/acpi/PWRF/00000080
-acpid
+acpid -f -l /dev/null &
 ip link set lo up
 echo "roost: started"
 nc -ll -p {ECHO_PORT} -e /bin/cat &
