@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
+from msgspec.structs import replace
 from tests.simulation.agents import ports_of
 from tests.simulation.identities import Identities
 from tests.world import GuestUp
@@ -40,6 +41,7 @@ from roost.seams.agent import (
     ReportAnswer,
 )
 from roost.seams.compute import ServerPort
+from roost.seams.guests import MemorySource
 
 POWER_STATES: dict[str, PowerState] = {
     "running": "running",
@@ -298,7 +300,7 @@ class Hosts:
         refused: set[OrderId] = set()
         for agent, hosts in self.agents.group(order.host for order in to_begin).items():
             theirs = [order for order in to_begin if order.host in hosts]
-            said = [self._report(order, "begun") for order in theirs]
+            said = [self._begin(order) for order in theirs]
             answers = await self.send(said, agent, is_heard=how is not Turn.UNANSWERED)
             are_heard = bool(answers) and how is not Turn.UNANSWERED
             refused |= {
@@ -338,7 +340,7 @@ class Hosts:
             else:
                 made = self.guests[key] = Guest(order.attempt, state, order, sequence=self._next())
                 made.plug(nics)
-        elif how is Turn.STUBBORN and guest.state != state:
+        elif how is Turn.STUBBORN and (guest.state != state or (order.meeting is not None and state in NICS_UP)):
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
@@ -364,6 +366,12 @@ class Hosts:
             return (await self._ports_of(order).take(order)).ports
         except LaunchFailed:
             return None
+
+    def _begin(self, order: GuestOrder) -> GuestReport:
+        """Return the report by which a host begins; agents of today say where they await memory."""
+        waits = order.desired == "incoming" and order.host not in self.versions
+        meeting = MemorySource(address=order.host, token=str(self._next())) if waits else None
+        return replace(self._report(order, "begun"), meeting=meeting)
 
     def _report(self, order: GuestOrder, state: str) -> GuestReport:
         sequence = self.guests[order.key].sequence if order.key in self.guests else 0
