@@ -11,19 +11,29 @@ from typing import Annotated
 import msgspec
 import typer
 
-from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests, check_driver
+from roost.cli.agent_options import DriverName, FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests
 from roost.cli.asking import cloud_commands
 from roost.cli.asking import commands as asking
-from roost.cli.asking.commands import CaFile, check_api
+from roost.cli.asking.commands import CaFile
 from roost.cli.endings import fail, run
-from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse, read_faults
+from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
 from roost.cli.printing import print_answer, print_note, stopped_text
+from roost.cli.qemu_options import (
+    Accel,
+    Bridges,
+    Check,
+    Cpu,
+    MigrateListen,
+    ReserveCpus,
+    ReserveDisk,
+    ReserveMemory,
+)
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption
-from roost.cli.serving.option_checks import misused, read_agent_hosts
+from roost.cli.serving.option_checks import misused
 from roost.cli.serving.roles import AUTHS, PRESETS
 from roost.cli.serving.tls_options import (
     AgentCa,
@@ -31,7 +41,6 @@ from roost.cli.serving.tls_options import (
     ClientKey,
     TlsCert,
     TlsKey,
-    client_tls,
 )
 from roost.platform.crash import check_crash_point
 from roost.platform.errors import BadRequest
@@ -105,9 +114,7 @@ Template = Annotated[
 
 State = Annotated[
     Path | None,
-    typer.Option(
-        help="Where the fake driver keeps its guests.", show_default="agent/HOST with --host, agent with --fleet"
-    ),
+    typer.Option(help="Where the driver keeps its guests.", show_default="agent/HOST with --host, agent with --fleet"),
 ]
 
 PlacementUrl = Annotated[
@@ -190,19 +197,27 @@ def _serve(
 
 @app.command("agent", cls=PlainCommand)
 def _agent(
-    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    api: Annotated[str | None, typer.Option(metavar="URL", help="Where Roost's main listener is.")] = None,
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
     fleet: Fleet = None,
-    driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
+    driver: DriverName = "fake",
     state: State = None,
     physical_network: PhysicalNetworks = None,
     cell: HostCell = "cell1",
-    vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
-    ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
-    disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
+    vcpus: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 64,
+    ram_mb: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 262144,
+    disk_gb: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 2000,
     fence_after: FenceAfter = None,
     resume_guests: ResumeGuests = False,
     no_wait: NoWait = False,
+    bridge: Bridges = None,
+    accel: Accel = "auto",
+    cpu: Cpu = None,
+    migrate_listen: MigrateListen = None,
+    reserve_cpus: ReserveCpus = 0,
+    reserve_memory: ReserveMemory = 0,
+    reserve_disk: ReserveDisk = 0,
+    check: Check = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,
     fake_fail: FakeFail = None,
@@ -224,27 +239,12 @@ def _agent(
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
-    from roost.cli.agent_command import AgentOptions, run_agent_command
-    from roost.seams.agent import SERVICE_VERSION, HostReport
+    words = dict(locals())
+    from roost.cli.agent_command import check_machine, read_agent_options, run_agent_command
 
-    check_driver(driver)
-    version = service_version or SERVICE_VERSION
-    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
-    like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
-    options = AgentOptions(
-        api=check_api(api),
-        hosts=read_agent_hosts(host, fleet, like),
-        state=state or (Path("agent") if host is None else Path("agent", host[0])),
-        token_file=token_file,
-        service_version=version,
-        network_url=network_url or f"{api.rstrip('/')}/network",
-        network_token_file=network_token_file,
-        tls=client_tls(ca_file, cert, key),
-        faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse, fake_die),
-        fence_after_s=fence_after,
-        waits=not no_wait,
-        resumes=resume_guests,
-    )
+    if check:
+        check_machine(words)
+    options = read_agent_options(words)
     _begin("agent", until_stdin_ends=until_stdin_ends)
     run_agent_command(options)
     print_note(f"The agent has stopped. What its hosts run is kept in {options.state.absolute()}.")

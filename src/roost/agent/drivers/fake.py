@@ -26,6 +26,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.state import POWER_STATES, AgentState, write_whole
 from roost.agent.lease import now_s
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest
+from roost.seams.guests import MemorySource
 
 ALWAYS = sys.maxsize
 NS = 1_000_000_000
@@ -113,6 +114,9 @@ class FakeDriver:
         self._guests_fd = _open_journal(directory / "guests.journal")
         self._launches_fd = _open_journal(directory / "launches.journal")
         self._stop_with_kernel()
+
+    async def open(self) -> None:
+        """Do nothing: the constructor read the journals."""
 
     @property
     def instance_id(self) -> str:
@@ -203,6 +207,10 @@ class FakeDriver:
             pass
         finally:
             self._copies.pop(key, None)
+
+    def expect_memory(self, key: GuestKey) -> MemorySource | None:
+        """Return None: the source sends nothing."""
+        return None
 
     def hurry(self, key: GuestKey) -> None:
         """End the pretended copying of memory."""

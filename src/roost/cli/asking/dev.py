@@ -9,7 +9,7 @@ from pathlib import Path
 from roost.cli.asking.cloudfile import Cloud
 from roost.cli.asking.loading import Progress, boot_servers, load, wait_for_hosts
 from roost.cli.asking.local_cloud import LocalCloud, running_cloud
-from roost.cli.asking.real_hosts import running_hosts
+from roost.cli.asking.real_hosts import check_machine, running_hosts
 from roost.cli.asking.story_output import load_text
 from roost.cli.plurals import is_or_are, many
 
@@ -30,6 +30,8 @@ async def run_dev(
     real: the hosts are namespaces with guests of QEMU, and do not pretend.
     Raises CloudRefused, LocalCloudFailed, RealFailed.
     """
+    if real:
+        check_machine(cloud, data_dir)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

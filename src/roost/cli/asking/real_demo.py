@@ -29,7 +29,7 @@ from roost.cli.asking.four_records import (
 )
 from roost.cli.asking.loading import Loaded, load
 from roost.cli.asking.local_cloud import running_cloud
-from roost.cli.asking.real_hosts import RealHosts, running_hosts
+from roost.cli.asking.real_hosts import RealHosts, check_machine, running_hosts
 from roost.cli.asking.real_output import RealNarrator
 from roost.cli.asking.real_probes import answers, ask_shell, count_received, echo_client, ping_script, spoof_script
 
@@ -176,6 +176,7 @@ async def _stage(
     """Yield the hosts of a Roost of their own, all of them up."""
     async with contextlib.AsyncExitStack() as stack:
         directory = stack.enter_context(demo_directory(data_dir))
+        check_machine(cloud, directory)
         log_file = directory / "demo.log"
         local = running_cloud(directory, listen="127.0.0.1:0", log_file=log_file, pretends=False)
         roost = await stack.enter_async_context(local)

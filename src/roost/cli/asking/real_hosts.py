@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from roost.agent.drivers.qemu.check import HostAsked, choose_accel, gather_facts, judge_host
 from roost.agent.drivers.qemu.dhcp import SegmentFiles
-from roost.agent.drivers.qemu.image import ensure_image
+from roost.agent.drivers.qemu.image import CACHE, ensure_image
 from roost.agent.drivers.qemu.moves import relay
 from roost.agent.drivers.qemu.programs import ProgramFailed, find_process, run_program
 from roost.cli.asking.cloudfile import Cloud
@@ -55,6 +56,7 @@ async def running_hosts(cloud: Cloud, local: LocalCloud, directory: Path) -> Asy
     folder.mkdir(mode=0o711, exist_ok=True)
     try:
         await ensure_image()
+        accel = await choose_accel(CACHE)
     except ProgramFailed as error:
         raise RealFailed(str(error)) from error
     url, agent_url = urlsplit(local.url), urlsplit(await local.client.agent_url())
@@ -63,18 +65,27 @@ async def running_hosts(cloud: Cloud, local: LocalCloud, directory: Path) -> Asy
         agents: dict[str, asyncio.subprocess.Process] = {}
         for host in network.hosts:
             await stack.enter_async_context(_relayed(host, targets))
-            agent = local.running_agent(*agent_command(host, folder, url.port or 0), namespace=host.namespace)
+            agent = local.running_agent(*agent_command(host, folder, url.port or 80, accel), namespace=host.namespace)
             agents[f"roost agent of {host.name}"] = await stack.enter_async_context(agent)
             stack.push_async_callback(kill_all, host, folder / host.name)
         yield RealHosts(network, folder, replace(local, processes={**local.processes, **agents}))
 
 
-def agent_command(host: RealHost, folder: Path, port: int) -> list[str]:
+def check_machine(cloud: Cloud, directory: Path) -> None:
+    """Raise RealFailed with what this machine lacks, in the sentences of `roost agent --check`, and what helps."""
+    asked = HostAsked(bridges={}, accel="tcg", cpu=None, migrate_listen="")
+    longest = max((name for hosts in cloud.hosts for name in hosts.names()), key=len, default="")
+    facts = gather_facts(asked, directory / FOLDER / longest, accel="tcg")
+    if lacks := judge_host(asked, facts).lacks:
+        raise RealFailed("\n".join(lacks))
+
+
+def agent_command(host: RealHost, folder: Path, port: int, accel: str) -> list[str]:
     """Return what `roost` is told to be the agent of a host. port: of the API, on 127.0.0.1 of its namespace."""
     bridges = [f"{network}={bridge}" for network, bridge in host.bridges.items()]
     return [
         *("agent", "--driver", "qemu", "--host", host.name, "--api", f"http://127.0.0.1:{port}"),
-        *("--state", str(folder / host.name), "--migrate-listen", host.address),
+        *("--state", str(folder / host.name), "--migrate-listen", host.address, "--accel", accel),
         *(word for bridge in bridges for word in ("--bridge", bridge)),
         "--until-stdin-ends",
     ]

@@ -37,6 +37,8 @@ DRAIN_S = 2.0
 CONSOLE_KEPT_S = 86400.0
 """How long the console of a guest is kept that was destroyed."""
 NFT_S = 10.0
+HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
+"""What QEMU says of a guest that the agent halted: by itself one halts for an error."""
 
 log = structlog.get_logger()
 
@@ -90,6 +92,9 @@ class QemuDriver:
             await self._find(GuestFiles(folder), kernel_is_new=kernel_is_new)
         self._state.note_kernel()
         await self._apply_network()
+        for guest in self._guests.values():
+            if guest.is_alive:
+                await run_ip(link_commands(guest.nics, up=guest.nics_up))
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
@@ -106,21 +111,41 @@ class QemuDriver:
             if guest.find_process() is not None:
                 await guest.connect(self._on_change)
                 status = (await guest.qmp.execute("query-status"))["status"]
-        state: Desired = meta.state
-        if not meta.made or (state == "incoming" and status != "paused"):
+        if not meta.made or (meta.state == "incoming" and status != "paused"):
             return await self._remove(guest)
-        if meta.leaving or state in ("stopped", "suspended"):
-            state = state if state == "suspended" else "stopped"
-            if not meta.leaving:
-                await guest.kill()
-        elif state != "incoming":
-            state = {"running": "running", "": "stopped"}.get(status, "paused")  # type: ignore[assignment]
         self._guests[meta.order.key] = guest
-        if state != meta.state:
-            resume = kernel_is_new and meta.state == "running"
-            crashed = state == "stopped" and not kernel_is_new and not meta.leaving
-            self._keep(guest, state=state, resume=resume, power_state="crashed" if crashed else None)
+        with guest.at_work():
+            await self._settle(guest, status, kernel_is_new=kernel_is_new)
+
+    async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool) -> None:
+        """Have a guest be what it was reported last, where its QEMU still can; what runs goes on.
+
+        status: of its QEMU, "" without one.
+        """
+        meta = guest.meta
+        state: Desired = meta.state
+        if not status:
+            suspended = guest.files.memory.exists() and state != "stopped"
+            state = "suspended" if suspended else "stopped"
+            await guest.kill()
+        elif meta.leaving or state == "paused":
+            await guest.qmp.execute("stop")
+        elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
+            await Sending.end_leftovers(guest)
+            await guest.qmp.execute("cont")
+        elif state == "running" and status != "running":
+            state = "paused"
+        elif state in ("stopped", "suspended") and status == "running":
+            state = "running"
+        elif state in ("stopped", "suspended"):
+            await guest.kill()
+        if state in NICS_UP:
+            guest.files.memory.unlink(missing_ok=True)
         guest.nics_up = state in NICS_UP
+        if state != meta.state:
+            died = state == "stopped" and not kernel_is_new
+            resume = state == "stopped" and kernel_is_new and meta.state == "running"
+            self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
 
     @property
     def instance_id(self) -> str:
@@ -228,7 +253,6 @@ class QemuDriver:
         if suspended:
             await guest.read_memory()
         await self._go_on(guest, desired)
-        guest.files.memory.unlink(missing_ok=True)
 
     async def _go_on(self, guest: Guest, desired: Desired) -> None:
         await self._set_nics(guest, up=True)
@@ -253,8 +277,12 @@ class QemuDriver:
                 return await self._hand_over(guest, sending)
             if sending is not None:
                 await self._forget_sending(order.key)
+            elif order.desired == "stopped" and order.meeting is not None:
+                raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
             await self._become(guest, order)
             self._keep(guest, state=order.desired)
+            if order.desired in NICS_UP:
+                guest.files.memory.unlink(missing_ok=True)
 
     async def _become(self, guest: Guest, order: GuestOrder) -> None:
         if order.desired == "stopped":
@@ -355,14 +383,12 @@ class QemuDriver:
     async def _hand_over(self, guest: Guest, sending: Sending) -> None:
         """Send the rest of the memory: the guest's QEMU stands from then on, until it is destroyed or is to go on."""
         key = guest.meta.order.key
-        guest.keep(replace(guest.meta, leaving=True))
         try:
             await self._set_nics(guest, up=False)
             await sending.finish()
         except (LaunchFailed, QmpError):
             await self._forget_sending(key)
             await self._go_on(guest, "running")
-            guest.keep(replace(guest.meta, leaving=False))
             raise
         self._keep(guest, state="stopped", leaving=True)
         await self._sendings.pop(key).close()

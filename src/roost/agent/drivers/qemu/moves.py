@@ -241,8 +241,9 @@ class Sending:
         answer: Said = await hear(reader, Said, within_s=READY_S)
         if not answer.ready:
             raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
+        await self.end_leftovers(guest)
         if order.disk_gb:
-            await self._mirror_disk(await self._serve(DISK))
+            await mirror_disk(guest, await self._serve(DISK))
         path = await self._serve(MEMORY)
         capability = {"capability": "pause-before-switchover", "state": True}
         await guest.qmp.execute("migrate-set-capabilities", capabilities=[capability])
@@ -285,7 +286,7 @@ class Sending:
         if self._holding is not None:
             self._holding.cancel()
         await qmp.execute("stop")
-        await self._end_mirror()
+        await end_mirror(self._guest)
         await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
         if await self._guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
             await qmp.execute("migrate-continue", state="pre-switchover")
@@ -297,11 +298,16 @@ class Sending:
         """Leave nothing of it; the guest is as it was."""
         if self._holding is not None:
             self._holding.cancel()
-        with contextlib.suppress(QmpError, LaunchFailed):
-            await self._guest.qmp.execute("migrate_cancel")
-        with contextlib.suppress(QmpError, LaunchFailed):
-            await self._end_mirror(force=True)
+        await self.end_leftovers(self._guest)
         await self.close()
+
+    @classmethod
+    async def end_leftovers(cls, guest: Guest) -> None:
+        """Have a guest's QEMU send nothing, whoever had it do so."""
+        with contextlib.suppress(QmpError, LaunchFailed):
+            await guest.qmp.execute("migrate_cancel")
+        with contextlib.suppress(QmpError, LaunchFailed):
+            await end_mirror(guest, force=True)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -341,30 +347,29 @@ class Sending:
         finally:
             local[1].close()
 
-    async def _mirror_disk(self, path: Path) -> None:
-        """Have the destination's disk be as this one, and stay so."""
-        server = {"type": "unix", "path": str(path)}
-        qmp = self._guest.qmp
-        await qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
-        await qmp.execute("blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full")
-        while not (await self._job())["ready"]:
-            await asyncio.sleep(LOOK_S)
 
-    async def _end_mirror(self, *, force: bool = False) -> None:
-        """Have the destination's disk as it is now, and no more; with force, it may lack something."""
-        if not self._guest.meta.order.disk_gb:
-            return
-        await self._guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-        while await self._find_job() is not None:
-            await asyncio.sleep(LOOK_S)
-        await self._guest.qmp.execute("blockdev-del", node_name="far")
-
-    async def _job(self) -> dict[str, Any]:
-        job = await self._find_job()
+async def mirror_disk(guest: Guest, path: Path) -> None:
+    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
+    server = {"type": "unix", "path": str(path)}
+    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
+    await guest.qmp.execute("blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full")
+    while (job := await _find_job(guest)) is None or not job["ready"]:
         if job is None:
             raise LaunchFailed("the root disk was not copied")
-        return job
+        await asyncio.sleep(LOOK_S)
 
-    async def _find_job(self) -> dict[str, Any] | None:
-        jobs: list[dict[str, Any]] = await self._guest.qmp.execute("query-block-jobs")
-        return next((job for job in jobs if job["device"] == "mirror"), None)
+
+async def end_mirror(guest: Guest, *, force: bool = False) -> None:
+    """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
+    if not guest.meta.order.disk_gb:
+        return
+    if await _find_job(guest) is not None:
+        await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+    while await _find_job(guest) is not None:
+        await asyncio.sleep(LOOK_S)
+    await guest.qmp.execute("blockdev-del", node_name="far")
+
+
+async def _find_job(guest: Guest) -> dict[str, Any] | None:
+    jobs: list[dict[str, Any]] = await guest.qmp.execute("query-block-jobs")
+    return next((job for job in jobs if job["device"] == "mirror"), None)

@@ -12,11 +12,11 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
+from itertools import zip_longest
 
 from msgspec import Struct
 
-from roost.seams.agent import GuestOrder
-from roost.seams.compute import ServerPort
+from roost.seams.agent import GuestOrder, GuestPort
 from roost.seams.guests import NicNetwork, NicSubnet
 
 TUN = "/dev/net/tun"
@@ -65,12 +65,11 @@ class NicPlan(Struct, frozen=True, kw_only=True):
 
 def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, ...]:
     """Return the NICs of a guest. bridges: physical network -> bridge. Raises NicRefused."""
-    networks = {network.port_id: network for network in order.networks}
     nics = []
-    for port in order.ports:
+    for port, network_known in zip_longest(order.ports, order.networks[: len(order.ports)]):
         if not MAC.fullmatch(port.mac_address):
             raise NicRefused(f"a NIC on network {port.network_name} has no MAC address")
-        network = networks.get(port.port_id or "") or NicNetwork(port_id=port.port_id or "")
+        network = network_known or NicNetwork(port_id="")
         nics.append(
             NicPlan(
                 tap=f"rt{(port.port_id or hash_of(port.mac_address)).replace('-', '')[:12]}",
@@ -86,7 +85,7 @@ def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, .
     return tuple(nics)
 
 
-def plan_segment(port: ServerPort, network: NicNetwork, bridges: Mapping[str, str]) -> SegmentPlan:
+def plan_segment(port: GuestPort, network: NicNetwork, bridges: Mapping[str, str]) -> SegmentPlan:
     """Return what a NIC is plugged into; where nobody says its segment, the host's only bridge. Raises NicRefused."""
     segment, name = network.segment, port.network_name
     if segment is None:
@@ -112,7 +111,7 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _allowed(port: ServerPort, network: NicNetwork) -> tuple[tuple[str, str], ...]:
+def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, str], ...]:
     pairs = {(port.mac_address, str(ip_network(address))) for address in port.addresses}
     for pair in network.pairs_allowed:
         pairs.add((pair.mac_address or port.mac_address, str(ip_network(pair.ip_address, strict=False))))

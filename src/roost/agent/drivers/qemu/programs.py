@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from roost.platform.errors import RoostError
+
 PROGRAM_S = 30.0
 LOOK_S = 0.02
 WORDS_MAX = 300
@@ -20,7 +22,7 @@ _daemons: dict[int, "subprocess.Popen[bytes]"] = {}
 """Programs that go on, until they are seen to have ended."""
 
 
-class ProgramFailed(Exception):
+class ProgramFailed(RoostError):
     """A program did not do what it was to do; the text is a sentence for people."""
 
 
