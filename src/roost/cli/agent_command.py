@@ -104,8 +104,8 @@ def _read_faults(words: Mapping[str, Any]) -> Faults:
 
 def check_machine(words: Mapping[str, Any]) -> NoReturn:
     """Say what this machine has and lacks for guests; end with the status that says so."""
+    from roost.agent.drivers.programs import ProgramFailed
     from roost.agent.drivers.qemu.check import check_host, say
-    from roost.agent.drivers.qemu.programs import ProgramFailed
 
     if words["driver"] != "qemu":
         misused("--check: expected --driver qemu, which needs something of this machine")

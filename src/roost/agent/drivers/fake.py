@@ -23,9 +23,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.state import POWER_STATES, AgentState, write_whole
+from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
 from roost.agent.lease import now_s
-from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest
 from roost.seams.guests import MemorySource
 
 ALWAYS = sys.maxsize
@@ -291,28 +291,8 @@ class FakeDriver:
 
 def _line_of(order: GuestOrder) -> GuestLine:
     """Return what is written of a guest that is as it was ordered."""
-    return GuestLine(
-        server_id=order.server_id,
-        host=order.host,
-        attempt=order.attempt,
-        state=order.desired,
-        addresses=tuple(address for port in order.ports for address in port.addresses),
-        nics=tuple(
-            GuestNic(
-                mac_address=port.mac_address,
-                addresses=port.addresses,
-                port_id=port.port_id,
-                network_id=port.network_id,
-            )
-            for port in order.ports
-            if port.mac_address
-        ),
-        name=order.name,
-        project_id=order.project_id,
-        vcpus=order.vcpus,
-        ram_mb=order.ram_mb,
-        disk_gb=order.disk_gb,
-    )
+    addresses = tuple(address for port in order.ports for address in port.addresses)
+    return describe_guest(order, GuestLine, state=order.desired, addresses=addresses)
 
 
 def _listed(line: GuestLine, nics_may_be_up: bool) -> ListedGuest:

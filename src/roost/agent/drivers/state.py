@@ -9,8 +9,9 @@ import secrets
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from roost.seams.agent import Desired, PowerState
+from roost.seams.agent import Desired, GuestNic, GuestOrder, ListedGuest, PowerState
 
 SECRET_BYTES = 32
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
@@ -20,6 +21,9 @@ POWER_STATES: Mapping[Desired, PowerState] = {
     "paused": "paused",
     "suspended": "suspended",
 }
+
+
+Listed = TypeVar("Listed", bound=ListedGuest)
 
 
 class StateInUse(Exception):
@@ -71,6 +75,32 @@ class AgentState:
         stand_in = self.directory / "kernel-now"
         source = stand_in if stand_in.exists() else KERNEL
         return source.read_text().strip() if source.exists() else ""
+
+
+def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = True, **other: Any) -> Listed:
+    """Return what there is to say of a guest that is as it was ordered. other: what only its driver knows."""
+    return kind(
+        server_id=order.server_id,
+        host=order.host,
+        attempt=order.attempt,
+        nics=tuple(
+            GuestNic(
+                mac_address=port.mac_address,
+                addresses=port.addresses,
+                up=nics_up,
+                port_id=port.port_id,
+                network_id=port.network_id,
+            )
+            for port in order.ports
+            if port.mac_address
+        ),
+        name=order.name,
+        project_id=order.project_id,
+        vcpus=order.vcpus,
+        ram_mb=order.ram_mb,
+        disk_gb=order.disk_gb,
+        **other,
+    )
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import CPU_BY_ACCEL, KERNEL_LINE, PROGRAM, Account, Machine, find_versioned
 from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.drivers.qemu.image import BUSYBOX, ensure_image, is_cached
-from roost.agent.drivers.qemu.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.state import write_whole
 
 ACCOUNT = "roost-qemu"
@@ -25,7 +25,7 @@ TUN = Path("/dev/net/tun")
 PROBE_S = 10.0
 SOCKET_CHARS_MAX = 107
 """Of a Unix socket's path."""
-SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/memory-out.sock")
+SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/mem-out")
 PACKAGES: Mapping[str, str] = {
     PROGRAM: "qemu-system-x86",
     "qemu-img": "qemu-utils",

@@ -43,46 +43,18 @@ class Machine:
     cpu_name: str
 
 
-@dataclass(frozen=True)
 class GuestFiles:
-    """Where a guest's files are. What QEMU writes is in a folder of its account's."""
+    """Where a guest's files are. run: the folder that QEMU may write in; all else is the agent's.
 
-    folder: Path
+    meta: what the driver knows of it. qmp: QEMU's monitor. memory: of a guest that is suspended. console: what it said
+    last. errors: what its QEMU said.
+    """
 
-    @property
-    def run(self) -> Path:
-        """Return the folder that QEMU may write in."""
-        return self.folder / "run"
-
-    @property
-    def meta(self) -> Path:
-        """Return the file of what the driver knows of it."""
-        return self.folder / "meta.json"
-
-    @property
-    def qmp(self) -> Path:
-        """Return the socket of QEMU's monitor."""
-        return self.run / "qmp"
-
-    @property
-    def pid(self) -> Path:
-        """Return the file of QEMU's process id."""
-        return self.run / "pid"
-
-    @property
-    def disk(self) -> Path:
-        """Return the root disk."""
-        return self.run / "disk.qcow2"
-
-    @property
-    def memory(self) -> Path:
-        """Return the memory of a guest that is suspended."""
-        return self.folder / "memory"
-
-    @property
-    def console(self) -> Path:
-        """Return what the guest said on its console last."""
-        return self.folder / "console.log"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run = folder, folder / "run"
+        self.qmp, self.pid, self.disk = self.run / "qmp", self.run / "pid", self.run / "disk.qcow2"
+        self.meta, self.memory = folder / "meta.json", folder / "memory"
+        self.console, self.errors = folder / "console.log", folder / "qemu.log"
 
 
 def guest_command(

@@ -9,12 +9,11 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_address, ip_network
 from pathlib import Path
 
+from roost.agent.drivers.programs import end_process, find_process, run_program
 from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, vlan_commands
-from roost.agent.drivers.qemu.programs import end_process, find_process, run_program
 from roost.agent.drivers.state import write_whole
 from roost.seams.guests import NicSubnet
 
@@ -26,26 +25,12 @@ RA_INTERVAL_S = 60
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 
 
-@dataclass(frozen=True)
 class SegmentFiles:
-    """Where the files of one segment's dnsmasq are."""
+    """Where the files of one segment's dnsmasq are. hosts: the guests that it knows."""
 
-    folder: Path
-
-    @property
-    def configuration(self) -> Path:
-        """Return its configuration."""
-        return self.folder / "dnsmasq.conf"
-
-    @property
-    def hosts(self) -> Path:
-        """Return the file of the guests that it knows."""
-        return self.folder / "hosts"
-
-    @property
-    def pid(self) -> Path:
-        """Return the file of its process id."""
-        return self.folder / "pid"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.configuration, self.hosts, self.pid = folder / "dnsmasq.conf", folder / "hosts", folder / "pid"
 
 
 def subnets_of(nics: Sequence[NicPlan]) -> list[NicSubnet]:

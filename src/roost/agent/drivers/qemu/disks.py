@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import Account
-from roost.agent.drivers.qemu.programs import run_program
 
 FORMAT = "qcow2"
 GIB = 1024**3

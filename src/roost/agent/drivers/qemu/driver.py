@@ -20,17 +20,17 @@ import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
 from roost.agent.drivers.qemu.dhcp import Dhcp
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, run_ip
 from roost.agent.drivers.qemu.image import CACHE, BootFiles, ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving
 from roost.agent.drivers.qemu.nics import NicRefused, SegmentPlan, link_commands, plan_nics, render_table
-from roost.agent.drivers.qemu.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.qmp import Event, QmpError
-from roost.agent.drivers.state import POWER_STATES, AgentState, write_whole
+from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
 from roost.agent.lease import now_s
-from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest, PowerState
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 from roost.seams.guests import MemorySource
 
 DRAIN_S = 2.0
@@ -483,29 +483,13 @@ def _own_bridge(segment: SegmentPlan) -> str:
 
 def _listed(guest: Guest, nics_up: bool) -> ListedGuest:
     """Return what a list says of a guest."""
-    meta, order = guest.meta, guest.meta.order
-    nics = tuple(
-        GuestNic(
-            mac_address=port.mac_address,
-            addresses=port.addresses,
-            up=nics_up,
-            port_id=port.port_id,
-            network_id=port.network_id,
-        )
-        for port in order.ports
-    )
-    return ListedGuest(
-        server_id=order.server_id,
-        host=order.host,
-        attempt=order.attempt,
+    meta = guest.meta
+    return describe_guest(
+        meta.order,
+        ListedGuest,
+        nics_up=nics_up,
         state=meta.state,
         power_state=meta.power_state or POWER_STATES.get(meta.state),
         sequence=meta.sequence,
         resume=meta.resume,
-        nics=nics,
-        name=order.name,
-        project_id=order.project_id,
-        vcpus=order.vcpus,
-        ram_mb=order.ram_mb,
-        disk_gb=order.disk_gb,
     )

@@ -13,11 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
-from roost.agent.drivers.qemu.disks import ensure_disk
-from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
-from roost.agent.drivers.qemu.programs import (
+from roost.agent.drivers.programs import (
     ProgramFailed,
     end_process,
     find_process,
@@ -25,6 +21,10 @@ from roost.agent.drivers.qemu.programs import (
     start_daemon,
     wait_process,
 )
+from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
+from roost.agent.drivers.qemu.disks import ensure_disk
+from roost.agent.drivers.qemu.image import BootFiles
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
 from roost.agent.drivers.state import write_whole
 from roost.seams.agent import Desired, GuestOrder, PowerState
@@ -147,7 +147,7 @@ class Guest:
                 account=account,
                 waits_for_memory=waits_for_memory,
             )
-            await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.folder / "qemu.log")
+            await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.errors)
         except OSError as error:
             raise ProgramFailed(f"a NIC cannot be made: {error.strerror}") from error
         finally:

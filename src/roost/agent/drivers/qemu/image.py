@@ -1,6 +1,4 @@
-"""The built-in test image: a kernel, and busybox packed around it.
-
-It says its addresses on the console, answers an echo port, and has a shell on another.
+"""The built-in test image: a kernel, and busybox packed around it, which says its addresses and answers an echo port.
 
 It is packed at first use, from the running kernel's own files where they are there, else from the distribution's cloud
 kernel, which is downloaded and unpacked beside it and never installed.
@@ -21,54 +19,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roost.agent.drivers.qemu.programs import ProgramFailed, run_program
+from roost.agent.drivers.programs import ProgramFailed, run_program
 
 CACHE = Path("/var/cache/roost")
-VERSION = "3"
+VERSION = "4"
 """Of what is packed: another one is packed anew."""
 MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "button", "evdev")
 BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox"))
 PACKAGE = "linux-image-cloud-amd64"
 DOWNLOAD_S = 300.0
-ECHO_PORT = 7
-SHELL_PORT = 23
-"""Where whoever reaches a guest has a shell in it: it is for tests alone, as a password that all know."""
+SCRIPTS = Path(__file__).parent
+ECHO_PORT, SHELL_PORT = 7, 23
+"""Where a guest answers what it is sent, and has a shell for whoever reaches it: it is for tests alone."""
 DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
-INIT = f"""#!/bin/sh
-/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /etc/acpi/PWRF /var/run
-/bin/busybox --install -s
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-exec </dev/console >/dev/console 2>&1
-for module in $(cat /modules/order); do insmod /modules/$module || echo "roost: no module $module"; done
-printf '#!/bin/sh\\npoweroff -f\\n' >/etc/acpi/PWRF/00000080
-chmod 755 /etc/acpi/PWRF/00000080
-acpid -f -l /dev/null &
-ip link set lo up
-echo "roost: started"
-nc -ll -p {ECHO_PORT} -e /bin/cat &
-nc -ll -p {SHELL_PORT} -e /bin/sh &
-for nic in $(cd /sys/class/net && echo eth*); do
-    [ "$nic" = 'eth*' ] && break
-    ip link set $nic up
-    udhcpc -i $nic -s /dhcp -t 100 -T 1 -A 1 -O staticroutes -O mtu >/dev/null 2>&1 &
-done
-while :; do sleep 3600; done
-"""
-DHCP = """#!/bin/sh
-[ "$1" = bound ] || [ "$1" = renew ] || exit 0
-ip address flush dev $interface scope global
-ip address add $ip/$mask dev $interface
-[ -n "$mtu" ] && ip link set $interface mtu $mtu
-[ -n "$hostname" ] && hostname $hostname
-for gateway in $router; do ip route replace default via $gateway dev $interface onlink; done
-set -- $staticroutes
-while [ -n "$2" ]; do ip route replace $1 via $2 dev $interface onlink; shift 2; done
-for server in $dns; do echo "nameserver $server"; done >/etc/resolv.conf
-echo "roost: $interface $(cat /sys/class/net/$interface/address) $ip/$mask $(hostname)" >/dev/console
-"""
 
 
 @dataclass(frozen=True)
@@ -133,8 +96,8 @@ def _pack_initrd(busybox: Path, modules: Path) -> bytes:
     contents = list_modules(modules)
     entries: dict[str, tuple[int, bytes]] = {
         **dict.fromkeys(("bin", "dev", "etc", "modules"), (stat.S_IFDIR | 0o755, b"")),
-        "init": (stat.S_IFREG | 0o755, INIT.encode()),
-        "dhcp": (stat.S_IFREG | 0o755, DHCP.encode()),
+        "init": (stat.S_IFREG | 0o755, (SCRIPTS / "init.sh").read_bytes()),
+        "dhcp": (stat.S_IFREG | 0o755, (SCRIPTS / "dhcp.sh").read_bytes()),
         "bin/busybox": (stat.S_IFREG | 0o755, busybox.read_bytes()),
         "bin/sh": (stat.S_IFLNK | 0o777, b"busybox"),
         "dev/console": (stat.S_IFCHR | 0o600, b""),

@@ -1,7 +1,7 @@
 """Live migration: two agents meet over TCP, and QEMU's streams go through them.
 
 The destination listens. Who comes says a token, which is good for one meeting, and which stream it is: `control`, in
-which the two agents speak, then `memory` and `disk`, which are carried to and from QEMU's Unix sockets as they are.
+which the two agents speak, then `mem` and `nbd`, which are carried to and from QEMU's Unix sockets as they are.
 The memory's copy is held before its end by throttling it: its rate follows what is left, so the guest runs on until
 the source is told to stop.
 """
@@ -24,7 +24,7 @@ from roost.agent.drivers.qemu.qmp import QmpError
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
 
-CONTROL, MEMORY, DISK = "control", "memory", "disk"
+CONTROL, MEMORY, DISK = "control", "mem", "nbd"
 LINE_S = 15.0
 """How long the other agent may take for a line that needs no work."""
 MEET_S = 120.0
@@ -200,7 +200,7 @@ class MeetingPoint:
 
 async def prepare_receiving(guest: Guest, meeting: Meeting) -> None:
     """Have a waiting QEMU take what the source sends. Raises QmpError."""
-    memory, disk = guest.files.run / "memory.sock", guest.files.run / "disk.sock"
+    memory, disk = guest.files.run / MEMORY, guest.files.run / DISK
     for path in (memory, disk):
         path.unlink(missing_ok=True)
     if guest.meta.order.disk_gb:
@@ -329,7 +329,7 @@ class Sending:
 
     async def _serve(self, channel: str) -> Path:
         """Return a socket whose one connection goes to the destination."""
-        path = self._guest.files.run / f"{channel}-out.sock"
+        path = self._guest.files.run / f"{channel}-out"
         path.unlink(missing_ok=True)
 
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
