@@ -80,13 +80,17 @@ class Moved(Struct, frozen=True, kw_only=True):
 
 
 class Evacuated(Struct, frozen=True, kw_only=True):
-    """A host that died. silent: its guests did not answer then. back: those that answer again where they did before."""
+    """A host that died. silent: its guests did not answer then. back: those that answer again where they did before.
+
+    active_s: from its death until the API calls them ACTIVE. seconds: until they answer.
+    """
 
     host: str
     servers: tuple[str, ...]
     silent: bool
     back: tuple[str, ...]
     targets: tuple[str, ...]
+    active_s: float
     seconds: float
 
 
@@ -401,6 +405,7 @@ class _RealScene:
         for server in servers:
             await self._act(server, "evacuate", {})
         await self._settle_move(servers)
+        active_s = time.monotonic() - began_s
         late = await self._wait_answers(servers)
         there = [await self._find(server.id) for server in servers]
         self._story.evacuated = Evacuated(
@@ -409,6 +414,7 @@ class _RealScene:
             silent=silent,
             back=tuple(server.name for server in servers if server.name not in late),
             targets=tuple(sorted({server.host or "" for server in there})),
+            active_s=round(active_s, 2),
             seconds=round(time.monotonic() - began_s, 2),
         )
         self._narrator.evacuated(self._story.evacuated, there)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from roost.agent.drivers.programs import ProgramFailed, find_process, run_program
 from roost.agent.drivers.qemu.check import HostAsked, choose_accel, gather_facts, judge_host
 from roost.agent.drivers.qemu.dhcp import SegmentFiles
 from roost.agent.drivers.qemu.image import CACHE, ensure_image
 from roost.agent.drivers.qemu.moves import relay
-from roost.agent.drivers.qemu.programs import ProgramFailed, find_process, run_program
 from roost.cli.asking.cloudfile import Cloud
 from roost.cli.asking.local_cloud import LocalCloud
 from roost.cli.asking.real_network import (

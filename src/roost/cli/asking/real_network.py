@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import TypeVar
 
-from roost.agent.drivers.qemu.programs import ProgramFailed, run_program
+from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.cli.asking.cloudfile import Cloud, Subnet, subnet_gateway
 from roost.platform.errors import RoostError
 
@@ -81,7 +81,9 @@ def _read_physical_networks(cloud: Cloud) -> dict[str, list[str]]:
     """Return the gateways of each physical network, as ADDRESS/LENGTH. Raises RealFailed."""
     gateways: dict[str, list[str]] = {}
     for name, network_type, physical_network, subnets in _list_segments(cloud):
-        if physical_network is None or network_type != FLAT:
+        if physical_network is None:
+            raise RealFailed(f"{name} is not on a physical network, which real hosts need")
+        if network_type != FLAT:
             raise RealFailed(f"{name} is of type {network_type}: real hosts on one machine have {FLAT} segments alone")
         gateways.setdefault(physical_network, []).extend(_gateways(subnets))
     return gateways
@@ -95,7 +97,7 @@ def _list_segments(cloud: Cloud) -> Iterator[tuple[str, str, str | None, tuple[S
             yield name, segment.network_type, segment.physical_network, segment.subnets
         if not network.segments:
             network_type = network.network_type or (FLAT if network.segmentation_id is None else "vlan")
-            yield f"network {network.name}", network.kind or network_type, network.physical_network, network.subnets
+            yield f"network {network.name}", network_type, network.physical_network, network.subnets
 
 
 def _gateways(subnets: tuple[Subnet, ...]) -> Iterator[str]:

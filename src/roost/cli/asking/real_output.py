@@ -59,13 +59,14 @@ class RealNarrator(Narrator):
     def evacuated(self, evacuated: "Evacuated", servers: Sequence[ServerState]) -> None:
         """Print what became of the guests of a host that died."""
         self._title("A host dies, and its guests come back with their addresses")
-        names = ", ".join(evacuated.servers)
-        silence = "no longer answer" if evacuated.silent else "still answer"
-        self._line(f"{evacuated.host} is killed, with its agent and its guests: {names} {silence}.")
+        silence = "is silent" if evacuated.silent else "still answers"
+        self._line(f"{evacuated.host} is killed, with its agent and {', '.join(evacuated.servers)}: it {silence}.")
         for server in servers:
             verb = "answers again" if server.name in evacuated.back else "does not answer"
             self._line(f"{server.name} {verb} at {', '.join(server.addresses)}, on {server.host}.")
-        self._line(f"That took {evacuated.seconds:.1f} s, from the host's death on.")
+        self._line(
+            f"From the host's death on that took {evacuated.seconds:.1f} s, ACTIVE after {evacuated.active_s:.1f} s."
+        )
 
     def ended(self, story: "RealStory") -> None:
         """Print the promises that did not hold."""
