@@ -161,6 +161,19 @@ async def test_the_source_is_told_once_where_to_send_its_memory_and_again_as_it_
     await world.settled()
 
 
+async def test_a_source_that_sends_to_where_nobody_waits_any_more_is_told_again(world: World) -> None:
+    server, incoming = await beginning(world)
+    await tell(world, incoming, "begun", meeting=MEETING)
+    (order,) = await poll(world, str(server.host))
+    later = MemorySource(address=MEETING.address, token="another")
+    await tell(world, incoming, "begun", meeting=later)
+    await tell(world, order, "running", meeting=MEETING)
+    (order,) = await poll(world, str(server.host))
+    assert (order.desired, order.meeting) == ("running", later)
+    await tell(world, order, "running", meeting=later)
+    assert await poll(world, str(server.host)) == []
+
+
 async def test_a_paused_source_is_told_as_it_is(world: World) -> None:
     server = await booted(world)
     async with world.database.connection() as connection:

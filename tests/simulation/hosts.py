@@ -378,6 +378,7 @@ class Hosts:
         return GuestReport(
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=cast("Any", state),
             message="told to fail", desired=order.desired, sequence=sequence,
+            meeting=order.meeting if state == order.desired else None,
         )  # fmt: skip
 
     def _next(self) -> int:

@@ -170,7 +170,8 @@ class GuestReport(GuestAttempt, frozen=True, kw_only=True):
 
     unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: it is what
     power_state says, and nobody asked for that. Its state is unchanged, which tells a Roost without own states nothing.
-    sequence: as in a list. meeting: where a guest that begins as incoming awaits its memory.
+    sequence: as in a list. meeting: where a guest that begins as incoming awaits its memory; of a source, the one that
+    its order named.
     """
 
     state: GuestState

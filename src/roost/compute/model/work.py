@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from roost.compute.model.cloud import Flavor
 from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.guests import MemorySource
 
 WORK_CHANNEL = "roost_work"
 """Wakes conductors: a server has a stage to do."""
@@ -362,7 +363,8 @@ class Guest(Struct, frozen=True, kw_only=True):
     agent_id: who began it, or lists it; None until somebody does. reported: the state it was
     last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
     other. sequence: of the driver's, of the state that counted last. unknown_attempt: of the guest that its host has
-    instead, which nobody asked for. since_s: when it was last reported on, in seconds of the database's clock.
+    instead, which nobody asked for. since_s: when it was last reported on, in seconds of the database's clock. meeting:
+    where it awaits another's memory.
     """
 
     server_id: str
@@ -376,6 +378,7 @@ class Guest(Struct, frozen=True, kw_only=True):
     sequence: int = 0
     unknown_attempt: int | None = None
     since_s: float = 0.0
+    meeting: MemorySource | None = None
 
     @property
     def key(self) -> tuple[str, str]:

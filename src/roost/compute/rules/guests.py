@@ -75,29 +75,7 @@ def decide_reports(
         guest = guests_by_key.get(key)
         refusal, reason = find_report_refusal(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
         if refusal is None and guest is not None:
-            work = works_by_server.get(report.server_id)
-            if report.meeting is not None and guest.desired == "incoming":
-                _meet(outcome, report, guests_by_key.values())
-            if report.state == "begun":
-                outcome.begun.add(key)
-                guests_by_key[key] = replace(guest, agent_id=agent_id)
-            elif report.state == "unchanged":
-                _stay(outcome, report, guest, work)
-            elif report.state in PRESENT:
-                outcome.states[key] = report.state
-                outcome.sequences[key] = report.sequence
-                guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
-                if guest.lost:
-                    outcome.found_again.add(key)
-                if report.state == guest.desired:
-                    _settle(outcome, works_by_server, guest, work)
-            elif _was_asked(guest, work):
-                del guests_by_key[key]
-                outcome.gone.add(key)
-                _let_go(outcome, works_by_server, report, guest, work)
-            else:
-                guests_by_key[key] = replace(guest, lost=True)
-                outcome.lost.add(key)
+            _take(outcome, report, guest, guests_by_key, works_by_server, agent_id=agent_id)
         outcome.answers.append(
             ReportAnswer(
                 server_id=report.server_id,
@@ -114,6 +92,44 @@ def decide_reports(
     return outcome
 
 
+def _take(
+    outcome: ReportOutcome,
+    report: GuestReport,
+    guest: Guest,
+    guests_by_key: dict[GuestKey, Guest],
+    works_by_server: dict[str, WorkState],
+    *,
+    agent_id: str,
+) -> None:
+    """Record what a report changes that nothing refuses."""
+    key, work = report.key, works_by_server.get(report.server_id)
+    if report.meeting is not None and guest.desired == "incoming":
+        _meet(outcome, report, guests_by_key.values())
+        guest = guests_by_key[key] = replace(guest, meeting=report.meeting)
+    if report.state == "begun":
+        outcome.begun.add(key)
+        guests_by_key[key] = replace(guest, agent_id=agent_id)
+    elif report.state == "unchanged":
+        _stay(outcome, report, guest, work)
+    elif _sends_elsewhere(report, guests_by_key.values()):
+        pass  # R48: its order stays open
+    elif report.state in PRESENT:
+        outcome.states[key] = report.state
+        outcome.sequences[key] = report.sequence
+        guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
+        if guest.lost:
+            outcome.found_again.add(key)
+        if report.state == guest.desired:
+            _settle(outcome, works_by_server, guest, work)
+    elif _was_asked(guest, work):
+        del guests_by_key[key]
+        outcome.gone.add(key)
+        _let_go(outcome, works_by_server, report, guest, work)
+    else:
+        guests_by_key[key] = replace(guest, lost=True)
+        outcome.lost.add(key)
+
+
 def _meet(outcome: ReportOutcome, report: GuestReport, guests: Iterable[Guest]) -> None:
     """Record where a guest awaits its memory; once it does, the guest that has the memory is asked for anew."""
     assert report.meeting is not None
@@ -123,6 +139,18 @@ def _meet(outcome: ReportOutcome, report: GuestReport, guests: Iterable[Guest]) 
     for guest in guests:
         if guest.server_id == report.server_id and guest.host != report.host and guest.desired in NICS_UP:
             outcome.asked_again[guest.key] = guest.desired
+
+
+def _sends_elsewhere(report: GuestReport, guests: Iterable[Guest]) -> bool:
+    """Return whether a guest sends its memory to where it is awaited no more."""
+    return (
+        report.state in NICS_UP
+        and report.meeting is not None
+        and any(
+            guest.server_id == report.server_id and guest.desired == "incoming" and guest.meeting != report.meeting
+            for guest in guests
+        )
+    )
 
 
 def refuse_for_now(report: GuestReport) -> ReportAnswer:

@@ -39,7 +39,7 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 
 
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
-    fenced_by IS NOT NULL AS fenced, sequence,
+    fenced_by IS NOT NULL AS fenced, sequence, meeting,
     (SELECT u.attempt FROM compute.unknown_guest u WHERE u.host = guest.host AND u.server_id = guest.server_id)
         AS unknown_attempt,
     extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
@@ -55,7 +55,7 @@ ORDER BY server_id, host FOR UPDATE
 async def lock_guests(tx: Connection, keys: Collection[GuestKey], *, server_ids: Collection[str] = ()) -> list[Guest]:
     """Lock the guest rows in the order of server ids; missing ones are left out. server_ids: on all hosts."""
     rows = await tx.fetch(LOCK_GUESTS, *(columns_of(keys) or [[], []]), list(server_ids))
-    return [Guest(**row) for row in rows]
+    return [read_row(Guest, row, "meeting") for row in rows]
 
 
 # Names are compared as bytes, as the agent sorts them.
@@ -79,7 +79,7 @@ SELECT {GUEST_COLUMNS} FROM compute.guest WHERE host = ANY($1::text[])
 
 async def list_guests_on(tx: Connection, hosts: Collection[str]) -> list[Guest]:
     """Return what the hosts are asked for."""
-    return [Guest(**row) for row in await tx.fetch(GUESTS_ON_HOSTS, list(hosts))]
+    return [read_row(Guest, row, "meeting") for row in await tx.fetch(GUESTS_ON_HOSTS, list(hosts))]
 
 
 HOSTS_HELD = """
