@@ -78,7 +78,7 @@ def own_reports(driver: Driver, keys: Collection[GuestKey]) -> list[GuestReport]
 def order_report(
     driver: Driver, order: GuestOrder, state: GuestState, *, message: str, meeting: MemorySource | None
 ) -> GuestReport:
-    """Return what became of an order. meeting: where a guest that begins awaits its memory; a source names its order's."""
+    """Return what became of an order. meeting: where a guest that begins awaits its memory; a source has its own."""
     return GuestReport(
         server_id=order.server_id,
         host=order.host,
