@@ -37,7 +37,6 @@ SERVERS = "/compute/v2.1/servers"
 WARM_UP_S = 1.0
 """How long a client talks before its guest moves, and after."""
 SPOOFED_MAC = "52:54:00:66:66:66"
-HOST_FAILED_S = 60.0
 
 
 class Pinged(Struct, frozen=True, kw_only=True):
@@ -361,12 +360,12 @@ class _RealScene:
             await self._settle_move([server])
             seconds, rounds = time.monotonic() - began_s, count.rounds
             await asyncio.sleep(WARM_UP_S)
-        there = await self._find(server.id)
+        server_moved = await self._find(server.id)
         stands = count.rounds == rounds
         self._story.moved = Moved(
             server=server.name,
             source=server.host or "",
-            target=there.host,
+            target=server_moved.host,
             rounds=count.rounds,
             lost=count.lost or ("it stands still" if stands else None),
             before_s=round(before_s, 3),
@@ -374,7 +373,7 @@ class _RealScene:
             seconds=round(seconds, 2),
         )
         self._narrator.moved(self._story.moved)
-        self._expect(there.host != server.host, f"{server.name} moves to another host")
+        self._expect(server_moved.host != server.host, f"{server.name} moves to another host")
         self._expect(self._story.moved.lost is None, "a live migration keeps the connection of a client")
 
     async def _act(self, server: ServerState, action: str, body: Any) -> None:
@@ -407,19 +406,19 @@ class _RealScene:
         await self._settle_move(servers)
         active_s = time.monotonic() - began_s
         late = await self._wait_answers(servers)
-        there = [await self._find(server.id) for server in servers]
+        servers_back = [await self._find(server.id) for server in servers]
         self._story.evacuated = Evacuated(
             host=host,
             servers=tuple(server.name for server in servers),
             silent=silent,
             back=tuple(server.name for server in servers if server.name not in late),
-            targets=tuple(sorted({server.host or "" for server in there})),
+            targets=tuple(sorted({server.host or "" for server in servers_back})),
             active_s=round(active_s, 2),
             seconds=round(time.monotonic() - began_s, 2),
         )
-        self._narrator.evacuated(self._story.evacuated, there)
+        self._narrator.evacuated(self._story.evacuated, servers_back)
         self._expect(silent, f"guests of {host} do not answer once it is dead")
         self._expect(not late, f"evacuated guests answer again ({', '.join(late)} did not)")
-        same = all(old.addresses == new.addresses for old, new in zip(servers, there, strict=True))
+        same = all(old.addresses == new.addresses for old, new in zip(servers, servers_back, strict=True))
         self._expect(same, "evacuated guests keep their addresses")
         self._expect(host not in self._story.evacuated.targets, f"guests of {host} are elsewhere")

@@ -142,11 +142,11 @@ def _host_commands(host: RealHost, number: int, fabric: str) -> Iterator[tuple[s
 @contextlib.asynccontextmanager
 async def built_network(network: RealNetwork) -> AsyncIterator[None]:
     """Have the namespaces for as long as the block runs; what it made goes at its end. Raises RealFailed."""
-    made: list[str] = []
+    begun: list[str] = []
     try:
         for namespace in network.namespaces:
+            begun.append(namespace)  # before it is: what is interrupted may have made it
             await run_program("ip", "netns", "add", namespace)
-            made.append(namespace)
         for namespace, lines in network.commands:
             await run_program("ip", "-n", namespace, "-batch", "-", text="\n".join(lines) + "\n")
         run_in(network.fabric, lambda: FORWARD.write_text("1"))
@@ -156,7 +156,7 @@ async def built_network(network: RealNetwork) -> AsyncIterator[None]:
     except PermissionError as error:
         raise RealFailed(f"the hosts' network cannot be made: {error.filename}: {error.strerror}") from error
     finally:
-        for namespace in made:
+        for namespace in begun:
             with contextlib.suppress(ProgramFailed):
                 await run_program("ip", "netns", "delete", namespace)
 
@@ -182,7 +182,7 @@ def listening_socket(namespace: str, port: int) -> socket.socket:
 
 def client_socket(namespace: str) -> socket.socket:
     """Return a TCP socket that connects from a namespace. Raises OSError."""
-    made = run_in(namespace, lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-    made.setblocking(False)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    client = run_in(namespace, lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    client.setblocking(False)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client
