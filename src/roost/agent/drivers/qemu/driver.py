@@ -255,9 +255,11 @@ class QemuDriver:
         await self._go_on(guest, desired)
 
     async def _go_on(self, guest: Guest, desired: Desired) -> None:
+        """Have its NICs come up and it run. Switches learn where it is: DHCP, which stays here, tells them nothing."""
         await self._set_nics(guest, up=True)
         if desired == "running":
             await guest.qmp.execute("cont")
+            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
 
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
@@ -302,8 +304,6 @@ class QemuDriver:
             elif order.desired == "paused":
                 await guest.qmp.execute("stop")
             await self._go_on(guest, order.desired)
-            if guest.meta.state == "incoming":
-                await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Leave nothing of the guest but its console's last words."""
