@@ -1,5 +1,6 @@
 """Options of `roost agent` for the driver of QEMU: what this machine is to guests, and what it keeps for itself."""
 
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from roost.agent.drivers.qemu.check import HostAsked
     from roost.seams.agent import HostReport
 
+LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 ACCELS = ("auto", "kvm", "tcg")
 
 Bridges = Annotated[
@@ -59,6 +61,10 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
     accel = words["accel"]
     if accel not in ACCELS:
         raise BadRequest(f"--accel {accel}: expected {', '.join(ACCELS)}")
+    if words["migrate_listen"] is not None and not LISTEN.fullmatch(words["migrate_listen"]):
+        raise BadRequest(
+            f"--migrate-listen {words['migrate_listen']}: expected an address such as 192.0.2.10 or [2001:db8::1]:4444"
+        )
     listen = words["migrate_listen"] or _address_towards(words["api"] or "")
     return HostAsked(bridges=read_bridges(words["bridge"]), accel=accel, cpu=words["cpu"], migrate_listen=listen)
 

@@ -17,12 +17,12 @@ from roost.agent.drivers.programs import (
     ProgramFailed,
     end_process,
     find_process,
-    run_program,
     start_daemon,
     wait_process,
 )
 from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
 from roost.agent.drivers.qemu.disks import ensure_disk
+from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
 from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
@@ -48,6 +48,10 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaving: bool = False
     power_state: PowerState | None = None
     resume: bool = False
+
+
+OnChange = Callable[["Guest", Event | None], None]
+"""Called with each event of a guest's QEMU, and with None when it ends."""
 
 
 class Guest:
@@ -76,6 +80,11 @@ class Guest:
         """Return whether its QEMU runs."""
         return self._qmp is not None and self._qmp.is_open
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether its QEMU ended, after it had answered."""
+        return self._qmp is not None and not self._qmp.is_open
+
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
         """Have what it does meanwhile be asked for."""
@@ -95,8 +104,8 @@ class Guest:
         """Return its QEMU's process, if it lives."""
         return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
 
-    async def connect(self, on_change: Callable[["Guest", Event | None], None]) -> None:
-        """Connect to its QEMU. on_change: called with each event, and with None when it ends. Raises QmpError."""
+    async def connect(self, on_change: OnChange) -> None:
+        """Connect to its QEMU. Raises QmpError."""
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         self.ended.clear()
         qmp.on_event = lambda event: on_change(self, event)
@@ -118,7 +127,7 @@ class Guest:
         self,
         image: BootFiles,
         account: Account | None,
-        on_change: Callable[["Guest", Event | None], None],
+        on_change: OnChange,
         *,
         waits_for_memory: bool = False,
     ) -> None:
@@ -229,9 +238,3 @@ def append_ring(path: Path, content: bytes, size: int) -> None:
         file.write(content)
     if path.stat().st_size > size:
         write_whole(path, path.read_bytes()[-size // 2 :])
-
-
-async def run_ip(commands: list[str]) -> None:
-    """Have ip do these. Raises ProgramFailed."""
-    if commands:
-        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")

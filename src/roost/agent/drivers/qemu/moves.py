@@ -148,24 +148,24 @@ class Meeting:
 
 
 class MeetingPoint:
-    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it."""
+    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it; of IPv6 in brackets."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        host, colon, port = address.rpartition(":")
+        self._host, self._port = (host, int(port)) if colon and not address.endswith("]") else (address, 0)
         self._server: asyncio.Server | None = None
         self._meetings: dict[GuestKey, Meeting] = {}
 
     async def open(self) -> None:
         """Listen. Raises OSError."""
-        host, _, port = self._address.rpartition(":") if ":" in self._address else (self._address, "", "0")
-        self._server = await asyncio.start_server(self._take, host.strip("[]"), int(port))
-        self._address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
 
     def expect(self, key: GuestKey) -> MemorySource:
         """Return where the memory of a guest is awaited from now on, with a new token."""
         self.forget(key)
         meeting = self._meetings[key] = Meeting(secrets.token_urlsafe(TOKEN_BYTES))
-        return MemorySource(address=self._address, token=meeting.token)
+        return MemorySource(address=f"{self._host}:{self._port}", token=meeting.token)
 
     def find(self, key: GuestKey) -> Meeting | None:
         """Return the meeting of a guest."""
