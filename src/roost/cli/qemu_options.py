@@ -1,6 +1,8 @@
 """Options of `roost agent` for the driver of QEMU: what this machine is to guests, and what it keeps for itself."""
 
+import os
 import re
+import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,18 +73,21 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
 
 def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
     """Return this machine as the one host that is served, less what it keeps. Raises BadRequest."""
-    from roost.agent.drivers.qemu.check import read_size
     from roost.seams.agent import HostReport
 
     if words["fleet"] is not None or len(words["host"] or ()) > 1:
         raise BadRequest("--driver qemu serves one host, this machine: expected --host, once")
     if words["physical_network"]:
         raise BadRequest("--physical-network: --driver qemu reaches those of --bridge PHYSNET=BRIDGE")
-    vcpus, ram_mb, disk_gb = read_size(
-        state, cpus=words["reserve_cpus"], memory_mb=words["reserve_memory"], disk_gb=words["reserve_disk"]
+    folder = next(path for path in (state.absolute(), *state.absolute().parents) if path.exists())
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return HostReport(
+        name="",
+        vcpus=max((os.cpu_count() or 1) - words["reserve_cpus"], 1),
+        ram_mb=max(memory_mb - words["reserve_memory"], 1),
+        disk_gb=max((shutil.disk_usage(folder).total >> 30) - words["reserve_disk"], 1),
+        physical_networks=tuple(read_bridges(words["bridge"])),
     )
-    networks = tuple(read_bridges(words["bridge"]))
-    return HostReport(name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks)
 
 
 def _address_towards(url: str) -> str:

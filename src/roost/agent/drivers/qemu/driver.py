@@ -50,17 +50,17 @@ class QemuOptions:
     cache: Path = CACHE
 
 
-class QemuDriver:
+class QemuDriver(AgentState):
     """Implements roost.agent.drivers.Driver."""
 
     def __init__(self, options: QemuOptions) -> None:
         """Lock the state directory. Raises StateInUse."""
         self._options = options
-        self._state = AgentState(options.directory, mode=0o711)
+        super().__init__(options.directory, mode=0o711)
         self._guests: dict[GuestKey, Guest] = {}
         self._sendings: dict[GuestKey, Sending] = {}
         self._point = MeetingPoint(options.migrate_listen)
-        kernel_is_new = self._state.is_kernel_new()
+        kernel_is_new = self.is_kernel_new()
         self._network = HostNetwork(options.directory, self._nics, kernel_is_new=kernel_is_new)
         self._changed: set[GuestKey] = set()
         self._changes = asyncio.Event()
@@ -73,13 +73,13 @@ class QemuDriver:
 
         Raises ProgramFailed, OSError.
         """
-        kernel_is_new = self._state.is_kernel_new()
+        kernel_is_new = self.is_kernel_new()
         for folder in (self._options.directory / "guests", self._options.directory / "consoles"):
             folder.mkdir(exist_ok=True, mode=0o711)
         await self._point.open()
         for folder in sorted((self._options.directory / "guests").iterdir()):
             await self._find(GuestFiles(folder), kernel_is_new=kernel_is_new)
-        self._state.note_kernel()
+        self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
@@ -88,10 +88,10 @@ class QemuDriver:
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
         """Take a guest as it is; what is half made goes."""
-        guest = read_guest(files, self._options.bridges)
+        guest = read_guest(files, self._options.bridges, self._on_change)
         if guest is None:
             return
-        status = await find_status(guest, self._on_change)
+        status = await find_status(guest)
         if not guest.meta.made or (guest.meta.state == "incoming" and status != "paused"):
             return await self._remove(guest)
         self._guests[guest.meta.order.key] = guest
@@ -102,24 +102,6 @@ class QemuDriver:
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
             self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
-
-    @property
-    def instance_id(self) -> str:
-        """Return the id in the state directory."""
-        return self._state.instance_id
-
-    @property
-    def secret(self) -> str:
-        """Return the secret in the state directory."""
-        return self._state.secret
-
-    def read_mark(self) -> str:
-        """Return what the file has."""
-        return self._state.read_mark()
-
-    def keep_mark(self, mark: str) -> None:
-        """Write the file anew."""
-        self._state.keep_mark(mark)
 
     # What there is.
 
@@ -144,7 +126,8 @@ class QemuDriver:
         if event is not None and event["event"] == "SHUTDOWN":
             guest.reason = event.get("data", {}).get("reason", "")
         key = guest.meta.order.key
-        if guest.working or self._guests.get(key) is not guest or guest.meta.leaving:
+        is_here = self._guests.get(key) is guest and not guest.meta.leaving and guest.meta.state != "incoming"
+        if guest.working or not is_here:
             return
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
@@ -199,7 +182,7 @@ class QemuDriver:
         if missing:
             raise LaunchFailed(f"this host has no bridge {_own_bridge(missing[0])}")
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
-        guest = Guest(meta, files, nics)
+        guest = Guest(meta, files, nics, self._on_change)
         guest.keep(meta)
         return guest
 
@@ -209,7 +192,7 @@ class QemuDriver:
         image = await ensure_image(self._options.cache)
         await self._network.apply()
         try:
-            await guest.start(image, self._options.account, self._on_change, waits_for_memory=suspended)
+            await guest.start(image, self._options.account, waits_for_memory=suspended)
             if suspended:
                 await guest.read_memory()
             await self._go_on(guest, desired)
@@ -260,17 +243,17 @@ class QemuDriver:
             await self._set_nics(guest, up=False)
         elif order.desired == "suspended":
             await self._suspend(guest)
+        elif guest.meta.state == "incoming":
+            await end_receiving(guest)
+            self._point.forget(order.key)
+            await self._go_on(guest, order.desired)
+            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
         elif not guest.is_alive:
             await self._boot(guest, order.desired)
         else:
-            if guest.meta.state == "incoming":
-                await end_receiving(guest)
-                self._point.forget(order.key)
-            elif order.desired == "paused":
+            if order.desired == "paused":
                 await guest.qmp.execute("stop")
             await self._go_on(guest, order.desired)
-            if guest.meta.state == "incoming":
-                await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
 
     async def _suspend(self, guest: Guest) -> None:
         """Write its memory to a file; a guest whose memory cannot be written goes on."""
@@ -336,7 +319,7 @@ class QemuDriver:
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
         guest.meta = replace(guest.meta, machine=offer.machine)
         image = await ensure_image(self._options.cache)
-        await guest.start(image, self._options.account, self._on_change, waits_for_memory=True)
+        await guest.start(image, self._options.account, waits_for_memory=True)
         await self._network.apply()
         await prepare_receiving(guest, meeting)
         await meeting.wait_near()
@@ -365,7 +348,7 @@ class QemuDriver:
         try:
             await self._set_nics(guest, up=False)
             await sending.finish()
-        except (LaunchFailed, QmpError):
+        except BaseException:
             await self._forget_sending(key)
             await self._go_on(guest, guest.meta.state)
             raise
@@ -426,7 +409,7 @@ class QemuDriver:
             task.cancel()
         for guest in self._guests.values():
             await guest.disconnect()
-        self._state.close()
+        self.unlock()
 
 
 @contextlib.contextmanager
@@ -436,6 +419,8 @@ def _failing_plainly() -> Iterator[None]:
         yield
     except (ProgramFailed, QmpError, NicRefused) as error:
         raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
     except OSError as error:
         raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 

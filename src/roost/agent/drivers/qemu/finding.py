@@ -21,14 +21,14 @@ HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
 log = structlog.get_logger()
 
 
-def read_guest(files: GuestFiles, bridges: Mapping[str, str]) -> Guest | None:
+def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChange) -> Guest | None:
     """Return a guest whose folder is there; None where nothing was made in it yet, and it is deleted.
 
     Raises ProgramFailed where this host reaches its networks no longer.
     """
     try:
         meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
-        return Guest(meta, files, plan_nics(meta.order, bridges))
+        return Guest(meta, files, plan_nics(meta.order, bridges), on_change)
     except (OSError, msgspec.MsgspecError):
         shutil.rmtree(files.folder)
         return None
@@ -36,12 +36,12 @@ def read_guest(files: GuestFiles, bridges: Mapping[str, str]) -> Guest | None:
         raise ProgramFailed(f"server {files.folder.name} is on this host, and {error}") from error
 
 
-async def find_status(guest: Guest, on_change: OnChange) -> str:
+async def find_status(guest: Guest) -> str:
     """Return what its QEMU says of a guest, which is connected then: "" without one, UNKNOWN if it does not answer."""
     if guest.find_process() is None:
         return ""
     try:
-        await guest.connect(on_change)
+        await guest.connect()
         status: str = (await guest.qmp.execute("query-status"))["status"]
     except QmpError as error:  # it may run all the same: whoever orders something of it is told
         log.error("a guest's QEMU does not answer", server_id=guest.meta.order.server_id, error=str(error))

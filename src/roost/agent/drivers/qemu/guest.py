@@ -57,10 +57,11 @@ OnChange = Callable[["Guest", Event | None], None]
 class Guest:
     """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it."""
 
-    def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...]) -> None:
+    def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
         self.meta = meta
         self.files = files
         self.nics = nics
+        self._on_change = on_change
         self.nics_up = False
         self.working = False
         self.ended = asyncio.Event()
@@ -104,17 +105,16 @@ class Guest:
         """Return its QEMU's process, if it lives."""
         return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
 
-    async def connect(self, on_change: OnChange) -> None:
+    async def connect(self) -> None:
         """Connect to its QEMU. Raises QmpError."""
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         self.ended.clear()
-        qmp.on_event = lambda event: on_change(self, event)
+        qmp.on_event = lambda event: self._on_change(self, event)
+        qmp.on_close = self._note_end
 
-        def note_end() -> None:
-            self.ended.set()
-            on_change(self, None)
-
-        qmp.on_close = note_end
+    def _note_end(self) -> None:
+        self.ended.set()
+        self._on_change(self, None)
 
     async def disconnect(self) -> None:
         """Close the connection; its QEMU goes on."""
@@ -123,14 +123,7 @@ class Guest:
             self.ended.set()
             self._qmp = None
 
-    async def start(
-        self,
-        image: BootFiles,
-        account: Account | None,
-        on_change: OnChange,
-        *,
-        waits_for_memory: bool = False,
-    ) -> None:
+    async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
         """Start its QEMU, which stands before its first instruction, with its NICs down.
 
         Raises ProgramFailed and QmpError.
@@ -162,7 +155,7 @@ class Guest:
         finally:
             for fd in taps:
                 os.close(fd)
-        await self.connect(on_change)
+        await self.connect()
 
     async def shut_down(self, *, soft: bool) -> None:
         """Have its QEMU end: with soft, the guest is asked first, and has a while. Raises ProgramFailed."""

@@ -180,7 +180,8 @@ class MeetingPoint:
         """Take a connection from whoever has a token."""
         try:
             hello: Hello = await hear(reader, Hello, within_s=LINE_S)
-            meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token, hello.token)]
+            token = hello.token.encode()
+            meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
                 return
             if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
@@ -306,7 +307,7 @@ class Sending:
         """Have a guest's QEMU send nothing, whoever had it do so."""
         with contextlib.suppress(QmpError, LaunchFailed):
             await guest.qmp.execute("migrate_cancel")
-        with contextlib.suppress(QmpError, LaunchFailed):
+        with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
             await end_mirror(guest, force=True)
 
     async def close(self) -> None:
@@ -363,10 +364,11 @@ async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
     if not guest.meta.order.disk_gb:
         return
-    if await _find_job(guest) is not None:
-        await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-    while await _find_job(guest) is not None:
-        await asyncio.sleep(LOOK_S)
+    async with asyncio.timeout(FINISH_S):
+        if await _find_job(guest) is not None:
+            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+        while await _find_job(guest) is not None:
+            await asyncio.sleep(LOOK_S)
     await guest.qmp.execute("blockdev-del", node_name="far")
 
 
