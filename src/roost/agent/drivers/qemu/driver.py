@@ -135,11 +135,6 @@ class QemuDriver(AgentState):
         elif event["event"] == "STOP" and guest.meta.state == "running" and key not in self._sendings:
             self._told(guest, "paused", None)
 
-    def _see_end(self, guest: Guest) -> None:
-        """Take note of a guest whose QEMU ended while something else was asked of it."""
-        if guest.meta.state in NICS_UP and guest.has_ended:
-            self._on_change(guest, None)
-
     def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
         guest.nics_up = state in NICS_UP
         self._keep(guest, state=state, power_state=power_state)
@@ -219,7 +214,8 @@ class QemuDriver(AgentState):
             with _failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
         finally:
-            self._see_end(guest)
+            if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
+                self._on_change(guest, None)
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         sending = self._sendings.get(order.key)

@@ -5,7 +5,6 @@ kernel, which is downloaded and unpacked beside it and never installed.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import gzip
 import lzma
@@ -139,6 +138,4 @@ def _archive(entries: Mapping[str, tuple[int, bytes]]) -> Iterator[bytes]:
 
 def is_cached(cache: Path = CACHE) -> bool:
     """Return whether the image was packed before."""
-    with contextlib.suppress(OSError):
-        return os.access(cache / f"image-{VERSION}" / "initrd", os.R_OK)
-    return False
+    return os.access(cache / f"image-{VERSION}" / "initrd", os.R_OK)

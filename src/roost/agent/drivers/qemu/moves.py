@@ -248,8 +248,7 @@ class Sending:
         path = await self._serve(MEMORY)
         capability = {"capability": "pause-before-switchover", "state": True}
         await guest.qmp.execute("migrate-set-capabilities", capabilities=[capability])
-        rate = rate_of(order.ram_mb << 20)
-        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate, downtime_limit=1)
+        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=RATE_LEAST, downtime_limit=1)
         await guest.qmp.execute("migrate", uri=f"unix:{path}")
         near = asyncio.Event()
         self._holding = asyncio.create_task(self._hold(near))
@@ -266,12 +265,11 @@ class Sending:
             migration = await self._guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
                 raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
-            remaining = migration.get("ram", {}).get("remaining", 0)
-            if migration.get("status") == "active" and migration.get("ram", {}).get("transferred", 0):
-                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(remaining))
-                if remaining <= 2 * BOUND:
-                    near.set()
-            elif migration.get("status") in ("pre-switchover", "completed"):
+            ram = migration.get("ram", {})
+            if migration.get("status") == "active" and ram.get("transferred"):
+                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+            is_near = ram.get("transferred") and ram["remaining"] <= 2 * BOUND
+            if is_near or migration.get("status") in ("pre-switchover", "completed"):
                 near.set()
             await asyncio.sleep(LOOK_S)
 
