@@ -7,6 +7,7 @@ launch leaves nothing, everything else is as it was reported last, or as its QEM
 
 import asyncio
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
@@ -30,6 +31,8 @@ from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, 
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 from roost.seams.guests import MemorySource
 
+PRIVATE = 0o066
+"""Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
 DRAIN_S = 2.0
 CONSOLE_KEPT_S = 86400.0
 """How long the console of a guest is kept that was destroyed."""
@@ -73,6 +76,7 @@ class QemuDriver(AgentState):
 
         Raises ProgramFailed, OSError.
         """
+        os.umask(PRIVATE)
         kernel_is_new = self.is_kernel_new()
         for folder in (self._options.directory / "guests", self._options.directory / "consoles"):
             folder.mkdir(exist_ok=True, mode=0o711)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from roost.agent.drivers.programs import run_program, search_path
+from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
 from roost.agent.drivers.qemu.nics import NicPlan, link_commands, render_table
 from roost.agent.drivers.state import write_whole
@@ -39,10 +39,13 @@ class HostNetwork:
         self.end_s = at_s
 
     def apply_now(self) -> None:
-        """Have the rules be as they should be, before this returns. Raises CalledProcessError, TimeoutExpired."""
+        """Have the rules be as they should be, before this returns. Raises ProgramFailed."""
         environment = {**os.environ, "PATH": search_path()}
         command = ["nft", "-f", "-"]
-        subprocess.run(command, input=self._table(), text=True, check=True, timeout=NFT_S, env=environment)
+        try:
+            subprocess.run(command, input=self._table(), text=True, check=True, timeout=NFT_S, env=environment)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ProgramFailed(f"nft does not take the rules: {error}") from error
 
     async def apply(self) -> None:
         """Have rules and DHCP be as the guests are. Raises ProgramFailed."""

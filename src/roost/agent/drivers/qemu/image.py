@@ -73,6 +73,8 @@ async def _make(folder: Path, cache: Path) -> None:
         initrd = await asyncio.to_thread(_pack_initrd, busybox, modules)
         shutil.copyfile(kernel, half / "kernel")
         (half / "initrd").write_bytes(initrd)
+        for path in (half / "kernel", half / "initrd"):
+            path.chmod(0o644)  # QEMU's account reads them
         shutil.rmtree(folder, ignore_errors=True)
         half.rename(folder)
 
