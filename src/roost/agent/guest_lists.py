@@ -78,7 +78,7 @@ def own_reports(driver: Driver, keys: Collection[GuestKey]) -> list[GuestReport]
 def order_report(
     driver: Driver, order: GuestOrder, state: GuestState, *, message: str, meeting: MemorySource | None
 ) -> GuestReport:
-    """Return what became of an order. meeting: where a guest that begins awaits its memory; a source has its own."""
+    """Return what became of an order. meeting: where a guest that begins awaits its memory; else its order's."""
     return GuestReport(
         server_id=order.server_id,
         host=order.host,
@@ -87,7 +87,7 @@ def order_report(
         message=message,
         desired=order.desired if state == "unchanged" else None,
         sequence=sequence_of(driver, order.key, state),
-        meeting=order.meeting if state == order.desired else meeting,
+        meeting=meeting or (order.meeting if state == order.desired else None),
     )
 
 

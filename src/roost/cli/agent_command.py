@@ -105,7 +105,7 @@ def _read_faults(words: Mapping[str, Any]) -> Faults:
 def check_machine(words: Mapping[str, Any]) -> NoReturn:
     """Say what this machine has and lacks for guests; end with the status that says so."""
     from roost.agent.drivers.programs import ProgramFailed
-    from roost.agent.drivers.qemu.check import check_host, say
+    from roost.agent.drivers.qemu.check import check_host
 
     if words["driver"] != "qemu":
         misused("--check: expected --driver qemu, which needs something of this machine")
@@ -115,7 +115,7 @@ def check_machine(words: Mapping[str, Any]) -> NoReturn:
         raise typer.BadParameter(str(error)) from error
     except ProgramFailed as error:
         fail(RoostError(str(error)), status=2)
-    for sentence in say(findings):
+    for sentence in (*findings.lacks, *findings.notes, *findings.fine):
         typer.echo(sentence)
     raise typer.Exit(findings.status)
 

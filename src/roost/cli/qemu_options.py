@@ -1,5 +1,8 @@
 """Options of `roost agent` for the driver of QEMU: what this machine is to guests, and what it keeps for itself."""
 
+import os
+import re
+import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from roost.agent.drivers.qemu.check import HostAsked
     from roost.seams.agent import HostReport
 
+LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 ACCELS = ("auto", "kvm", "tcg")
 
 Bridges = Annotated[
@@ -59,24 +63,31 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
     accel = words["accel"]
     if accel not in ACCELS:
         raise BadRequest(f"--accel {accel}: expected {', '.join(ACCELS)}")
+    if words["migrate_listen"] is not None and not LISTEN.fullmatch(words["migrate_listen"]):
+        raise BadRequest(
+            f"--migrate-listen {words['migrate_listen']}: expected an address such as 192.0.2.10 or [2001:db8::1]:4444"
+        )
     listen = words["migrate_listen"] or _address_towards(words["api"] or "")
     return HostAsked(bridges=read_bridges(words["bridge"]), accel=accel, cpu=words["cpu"], migrate_listen=listen)
 
 
 def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
     """Return this machine as the one host that is served, less what it keeps. Raises BadRequest."""
-    from roost.agent.drivers.qemu.check import read_size
     from roost.seams.agent import HostReport
 
     if words["fleet"] is not None or len(words["host"] or ()) > 1:
         raise BadRequest("--driver qemu serves one host, this machine: expected --host, once")
     if words["physical_network"]:
         raise BadRequest("--physical-network: --driver qemu reaches those of --bridge PHYSNET=BRIDGE")
-    vcpus, ram_mb, disk_gb = read_size(
-        state, cpus=words["reserve_cpus"], memory_mb=words["reserve_memory"], disk_gb=words["reserve_disk"]
+    folder = next(path for path in (state.absolute(), *state.absolute().parents) if path.exists())
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return HostReport(
+        name="",
+        vcpus=max((os.cpu_count() or 1) - words["reserve_cpus"], 1),
+        ram_mb=max(memory_mb - words["reserve_memory"], 1),
+        disk_gb=max((shutil.disk_usage(folder).total >> 30) - words["reserve_disk"], 1),
+        physical_networks=tuple(read_bridges(words["bridge"])),
     )
-    networks = tuple(read_bridges(words["bridge"]))
-    return HostReport(name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks)
 
 
 def _address_towards(url: str) -> str:

@@ -92,7 +92,7 @@ class Site:
         for link in ("lo", "br0"):
             self.in_router("ip", "link", "set", link, "up")
         if call("getent", "passwd", ACCOUNT, check=False).returncode != 0:
-            call("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT)
+            call("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT, check=False)
         self.machine = find_versioned(call("qemu-system-x86_64", "-machine", "help").stdout) or "q35"
 
     def add_host(self, name: str) -> "Host":

@@ -106,6 +106,27 @@ def test_only_one_host_is_this_machine(words: dict[str, Any], sentence: str) -> 
         read_machine(OPTIONS | words, Path("agent"))
 
 
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("192.0.2.10", True),
+        ("rack1-h1:4444", True),
+        ("[2001:db8::1]", True),
+        ("[2001:db8::1]:4444", True),
+        ("2001:db8::1", False),
+        ("", False),
+        ("a:b", False),
+    ],
+)
+def test_where_memory_is_awaited_is_an_address(address: str, is_one: bool) -> None:
+    words = OPTIONS | {"migrate_listen": address}
+    if is_one:
+        assert read_host(words).migrate_listen == address
+    else:
+        with pytest.raises(BadRequest, match=r"--migrate-listen .*: expected an address such as"):
+            read_host(words)
+
+
 def test_an_accelerator_that_is_none_is_refused() -> None:
     with pytest.raises(BadRequest, match="--accel xen: expected auto, kvm, tcg"):
         read_host(OPTIONS | {"accel": "xen"})

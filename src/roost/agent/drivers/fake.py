@@ -94,7 +94,7 @@ class Faults:
     die_file: Path | None = None
 
 
-class FakeDriver:
+class FakeDriver(AgentState):
     """Implements roost.agent.drivers.Driver."""
 
     def __init__(self, directory: Path, faults: Faults = Faults()) -> None:
@@ -103,7 +103,7 @@ class FakeDriver:
         self._faults = faults
         self._fail_left = faults.fail_first
         self._vanish_left = faults.vanish_first
-        self._state = AgentState(directory)
+        super().__init__(directory)
         self._nics_end = read_nics_end(directory)
         self._guests: dict[GuestKey, GuestLine] = {}
         self._sequence = 0
@@ -117,24 +117,6 @@ class FakeDriver:
 
     async def open(self) -> None:
         """Do nothing: the constructor read the journals."""
-
-    @property
-    def instance_id(self) -> str:
-        """Return the id that was made with the state directory, and is as old as it is."""
-        return self._state.instance_id
-
-    @property
-    def secret(self) -> str:
-        """Return the secret in the state directory."""
-        return self._state.secret
-
-    def read_mark(self) -> str:
-        """Return what the file has."""
-        return self._state.read_mark()
-
-    def keep_mark(self, mark: str) -> None:
-        """Write the file anew."""
-        self._state.keep_mark(mark)
 
     def guests_by_key(self) -> Mapping[GuestKey, ListedGuest]:
         """Return the guests in the journal."""
@@ -174,11 +156,11 @@ class FakeDriver:
 
     def _stop_with_kernel(self) -> None:
         """Stop the guests that ran under an earlier start of the kernel: the host lost its power since."""
-        if self._state.is_kernel_new():
+        if self.is_kernel_new():
             for line in list(self._guests.values()):
                 if line.state in NICS_UP:
                     self._write(replace(line, state="stopped", power_state=None, resume=line.state == "running"))
-        self._state.note_kernel()
+        self.note_kernel()
 
     async def launch(self, order: GuestOrder) -> None:
         """Write the guest down, after the delay, unless a fault is due."""
@@ -260,7 +242,7 @@ class FakeDriver:
         """Close the journals; another agent may have them now."""
         for fd in (self._guests_fd, self._launches_fd):
             os.close(fd)
-        self._state.close()
+        self.unlock()
 
     def _write(self, line: GuestLine) -> None:
         line = replace(line, at_ns=time.time_ns(), sequence=self._sequence + 1)

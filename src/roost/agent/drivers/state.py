@@ -67,8 +67,8 @@ class AgentState:
         if not file.exists() or file.read_text() != kernel:
             write_whole(file, kernel.encode())
 
-    def close(self) -> None:
-        """Unlock the directory."""
+    def unlock(self) -> None:
+        """Let another agent have the directory."""
         os.close(self._lock_fd)
 
     def _read_kernel(self) -> str:

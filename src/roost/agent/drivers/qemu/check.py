@@ -9,7 +9,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ ACCOUNT = "roost-qemu"
 KVM = Path("/dev/kvm")
 TUN = Path("/dev/net/tun")
 PROBE_S = 10.0
+LOOK_S = 0.1
 SOCKET_CHARS_MAX = 107
 """Of a Unix socket's path."""
 SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/mem-out")
@@ -156,29 +158,17 @@ async def _boots(accel: str) -> bool:
     image = await ensure_image()
     with tempfile.TemporaryDirectory() as folder:
         console = Path(folder, "console")
-        command = [PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", accel]
-        command += [
-            "-cpu",
-            CPU_BY_ACCEL[accel],
-            "-m",
-            "96M",
-            "-kernel",
-            str(image.kernel),
-            "-initrd",
-            str(image.initrd),
-        ]
+        command = f"{PROGRAM} -nodefaults -no-user-config -display none -machine q35 -m 96M -accel {accel}".split()
+        command += ["-cpu", CPU_BY_ACCEL[accel], "-kernel", str(image.kernel), "-initrd", str(image.initrd)]
         command += ["-append", KERNEL_LINE, "-serial", f"file:{console}"]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, **quiet)
+        deadline_s = time.monotonic() + PROBE_S
         try:
-            async with asyncio.timeout(PROBE_S):
-                while process.poll() is None:
-                    if console.exists() and b"roost: started" in console.read_bytes():
-                        return True
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            pass
+            while process.poll() is None and time.monotonic() < deadline_s:
+                if console.exists() and b"roost: started" in console.read_bytes():
+                    return True
+                await asyncio.sleep(LOOK_S)
         finally:
             process.kill()
             process.wait()
@@ -223,16 +213,3 @@ def _cpu_name(cpu: str) -> str:
         return cpu
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
-
-
-def read_size(state: Path, *, cpus: int, memory_mb: int, disk_gb: int) -> tuple[int, int, int]:
-    """Return CPUs, memory in MB and disk in GB of this machine, less what is reserved, of each one at least."""
-    folder = next(path for path in (state.absolute(), *state.absolute().parents) if path.exists())
-    sizes = (os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20)
-    disk = shutil.disk_usage(folder).total >> 30
-    return max(sizes[0] - cpus, 1), max(sizes[1] - memory_mb, 1), max(disk - disk_gb, 1)
-
-
-def say(findings: Findings) -> Sequence[str]:
-    """Return all sentences, what lacks first."""
-    return [*findings.lacks, *findings.notes, *findings.fine]

@@ -9,36 +9,33 @@ import asyncio
 import contextlib
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
+from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
-from roost.agent.drivers.qemu.dhcp import Dhcp
-from roost.agent.drivers.qemu.guest import Guest, GuestMeta, run_ip
-from roost.agent.drivers.qemu.image import CACHE, BootFiles, ensure_image
+from roost.agent.drivers.qemu.finding import find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.host_network import HostNetwork, set_links
+from roost.agent.drivers.qemu.image import CACHE, ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving
-from roost.agent.drivers.qemu.nics import NicRefused, SegmentPlan, link_commands, plan_nics, render_table
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, SegmentPlan, plan_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
-from roost.agent.lease import now_s
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 from roost.seams.guests import MemorySource
 
+PRIVATE = 0o066
+"""Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
 DRAIN_S = 2.0
 CONSOLE_KEPT_S = 86400.0
 """How long the console of a guest is kept that was destroyed."""
-NFT_S = 10.0
-HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
-"""What QEMU says of a guest that the agent halted: by itself one halts for an error."""
 
 log = structlog.get_logger()
 
@@ -56,114 +53,59 @@ class QemuOptions:
     cache: Path = CACHE
 
 
-class QemuDriver:
+class QemuDriver(AgentState):
     """Implements roost.agent.drivers.Driver."""
 
     def __init__(self, options: QemuOptions) -> None:
         """Lock the state directory. Raises StateInUse."""
         self._options = options
-        self._state = AgentState(options.directory, mode=0o711)
+        super().__init__(options.directory, mode=0o711)
         self._guests: dict[GuestKey, Guest] = {}
         self._sendings: dict[GuestKey, Sending] = {}
         self._point = MeetingPoint(options.migrate_listen)
-        self._dhcp = Dhcp(options.directory / "segments")
-        self._network = asyncio.Lock()
+        kernel_is_new = self.is_kernel_new()
+        self._network = HostNetwork(options.directory, self._nics, kernel_is_new=kernel_is_new)
         self._changed: set[GuestKey] = set()
         self._changes = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sequence = int(self._read("sequence") or 0)
-        end = self._read("nics-end")
-        self._nics_end_s = None if end in ("", "None") or self._state.is_kernel_new() else float(end)
-
-    def _read(self, name: str) -> str:
-        path = self._options.directory / name
-        return path.read_text() if path.exists() else ""
+        self._sequence_file = options.directory / "sequence"
+        self._sequence = int(self._sequence_file.read_text()) if self._sequence_file.exists() else 0
 
     async def open(self) -> None:
         """Find the guests that are here, end what was half done, and listen for live migrations.
 
         Raises ProgramFailed, OSError.
         """
-        kernel_is_new = self._state.is_kernel_new()
+        os.umask(PRIVATE)
+        kernel_is_new = self.is_kernel_new()
         for folder in (self._options.directory / "guests", self._options.directory / "consoles"):
             folder.mkdir(exist_ok=True, mode=0o711)
         await self._point.open()
         for folder in sorted((self._options.directory / "guests").iterdir()):
             await self._find(GuestFiles(folder), kernel_is_new=kernel_is_new)
-        self._state.note_kernel()
-        await self._apply_network()
+        self.note_kernel()
+        await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
-                await run_ip(link_commands(guest.nics, up=guest.nics_up))
+                await set_links(guest.nics, up=guest.nics_up)
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
         """Take a guest as it is; what is half made goes."""
-        try:
-            meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
-            guest = Guest(meta, files, plan_nics(meta.order, self._options.bridges))
-        except (OSError, msgspec.MsgspecError):
-            return shutil.rmtree(files.folder)
-        except NicRefused as error:
-            raise ProgramFailed(f"guest {files.folder.name} is here, and {error}") from error
-        status = ""
-        with contextlib.suppress(QmpError):
-            if guest.find_process() is not None:
-                await guest.connect(self._on_change)
-                status = (await guest.qmp.execute("query-status"))["status"]
-        if not meta.made or (meta.state == "incoming" and status != "paused"):
+        guest = read_guest(files, self._options.bridges, self._on_change)
+        if guest is None:
+            return
+        status = await find_status(guest)
+        if not guest.meta.made or (guest.meta.state == "incoming" and status != "paused"):
             return await self._remove(guest)
-        self._guests[meta.order.key] = guest
+        self._guests[guest.meta.order.key] = guest
         with guest.at_work():
-            await self._settle(guest, status, kernel_is_new=kernel_is_new)
-
-    async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool) -> None:
-        """Have a guest be what it was reported last, where its QEMU still can; what runs goes on.
-
-        status: of its QEMU, "" without one.
-        """
-        meta = guest.meta
-        state: Desired = meta.state
-        if not status:
-            suspended = guest.files.memory.exists() and state != "stopped"
-            state = "suspended" if suspended else "stopped"
-            await guest.kill()
-        elif meta.leaving or state == "paused":
-            await guest.qmp.execute("stop")
-        elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
-            await Sending.end_leftovers(guest)
-            await guest.qmp.execute("cont")
-        elif state == "running" and status != "running":
-            state = "paused"
-        elif state in ("stopped", "suspended") and status == "running":
-            state = "running"
-        elif state in ("stopped", "suspended"):
-            await guest.kill()
-        if state in NICS_UP:
-            guest.files.memory.unlink(missing_ok=True)
+            state = await settle_guest(guest, status)
         guest.nics_up = state in NICS_UP
-        if state != meta.state:
+        if state != guest.meta.state:
             died = state == "stopped" and not kernel_is_new
-            resume = state == "stopped" and kernel_is_new and meta.state == "running"
+            resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
             self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
-
-    @property
-    def instance_id(self) -> str:
-        """Return the id in the state directory."""
-        return self._state.instance_id
-
-    @property
-    def secret(self) -> str:
-        """Return the secret in the state directory."""
-        return self._state.secret
-
-    def read_mark(self) -> str:
-        """Return what the file has."""
-        return self._state.read_mark()
-
-    def keep_mark(self, mark: str) -> None:
-        """Write the file anew."""
-        self._state.keep_mark(mark)
 
     # What there is.
 
@@ -173,8 +115,8 @@ class QemuDriver:
 
     def list_guests(self) -> Sequence[ListedGuest]:
         """Return the guests that are made, as they are now."""
-        ended = self._nics_end_s is not None and self._nics_end_s <= now_s()
-        return [_listed(guest, guest.nics_up and not ended) for guest in self._guests.values() if guest.meta.made]
+        over = self._network.is_over
+        return [_listed(guest, guest.nics_up and not over) for guest in self._guests.values() if guest.meta.made]
 
     async def own_changes(self) -> Set[GuestKey]:
         """Wait until guests have changed by themselves, and return them."""
@@ -188,7 +130,8 @@ class QemuDriver:
         if event is not None and event["event"] == "SHUTDOWN":
             guest.reason = event.get("data", {}).get("reason", "")
         key = guest.meta.order.key
-        if guest.working or self._guests.get(key) is not guest or guest.meta.leaving:
+        is_here = self._guests.get(key) is guest and not guest.meta.leaving and guest.meta.state != "incoming"
+        if guest.working or not is_here:
             return
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
@@ -201,12 +144,12 @@ class QemuDriver:
         self._keep(guest, state=state, power_state=power_state)
         self._changed.add(guest.meta.order.key)
         self._changes.set()
-        self._spawn(self._apply_network())
+        self._spawn(self._network.apply())
 
     def _keep(self, guest: Guest, *, state: Desired, power_state: PowerState | None = None, **other: bool) -> None:
         """Write what a guest is now, with a sequence that is higher than all before."""
         self._sequence += 1
-        write_whole(self._options.directory / "sequence", str(self._sequence).encode())
+        write_whole(self._sequence_file, str(self._sequence).encode())
         changes = {"made": True, "resume": False, "leaving": False, **other}
         meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
         guest.keep(meta)
@@ -238,21 +181,24 @@ class QemuDriver:
         if missing:
             raise LaunchFailed(f"this host has no bridge {_own_bridge(missing[0])}")
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
-        guest = Guest(meta, files, nics)
+        guest = Guest(meta, files, nics, self._on_change)
         guest.keep(meta)
         return guest
-
-    async def _image(self) -> BootFiles:
-        return await ensure_image(self._options.cache)
 
     async def _boot(self, guest: Guest, desired: Desired) -> None:
         """Have its QEMU start, its NICs come up, and it run, in this order."""
         suspended = guest.files.memory.exists()
-        await self._apply_network()
-        await guest.start(await self._image(), self._options.account, self._on_change, waits_for_memory=suspended)
-        if suspended:
-            await guest.read_memory()
-        await self._go_on(guest, desired)
+        image = await ensure_image(self._options.cache)
+        await self._network.apply()
+        try:
+            await guest.start(image, self._options.account, waits_for_memory=suspended)
+            if suspended:
+                await guest.read_memory()
+            await self._go_on(guest, desired)
+        except BaseException:
+            guest.nics_up = False
+            await guest.kill()
+            raise
 
     async def _go_on(self, guest: Guest, desired: Desired) -> None:
         """Have its NICs come up and it run. Switches learn where it is: DHCP, which stays here, tells them nothing."""
@@ -263,47 +209,64 @@ class QemuDriver:
 
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
-        await self._apply_network()
+        await self._network.apply()
         if guest.is_alive:
-            await run_ip(link_commands(guest.nics, up=up))
+            await set_links(guest.nics, up=up)
 
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
+        try:
+            with _failing_plainly(), guest.at_work():
+                await self._carry_out(guest, order)
+        finally:
+            if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
+                self._on_change(guest, None)
+
+    async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         sending = self._sendings.get(order.key)
-        with _failing_plainly(), guest.at_work():
-            guest.change_order(order, plan_nics(order, self._options.bridges))
-            if order.desired == "running" and order.meeting is not None:
-                return await self._send(guest, order.meeting)
-            if sending is not None and order.desired == "stopped":
-                return await self._hand_over(guest, sending)
-            if sending is not None:
-                await self._forget_sending(order.key)
-            elif order.desired == "stopped" and order.meeting is not None:
-                raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
-            await self._become(guest, order)
-            self._keep(guest, state=order.desired)
-            if order.desired in NICS_UP:
-                guest.files.memory.unlink(missing_ok=True)
+        guest.change_order(order, plan_nics(order, self._options.bridges))
+        if order.desired in NICS_UP and order.meeting is not None:
+            return await self._send(guest, order.meeting)
+        if sending is not None and order.desired == "stopped":
+            return await self._hand_over(guest, sending)
+        if sending is not None:
+            await self._forget_sending(order.key)
+        elif order.desired == "stopped" and order.meeting is not None:
+            raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+        await self._become(guest, order)
+        self._keep(guest, state=order.desired)
+        if order.desired in NICS_UP:
+            guest.files.memory.unlink(missing_ok=True)
 
     async def _become(self, guest: Guest, order: GuestOrder) -> None:
         if order.desired == "stopped":
             await guest.shut_down(soft=order.soft and guest.meta.state == "running")
             await self._set_nics(guest, up=False)
         elif order.desired == "suspended":
-            await self._set_nics(guest, up=False)
-            await guest.qmp.execute("stop")
-            await guest.write_memory()
-            await guest.shut_down(soft=False)
+            await self._suspend(guest)
+        elif guest.meta.state == "incoming":
+            await end_receiving(guest)
+            self._point.forget(order.key)
+            await self._go_on(guest, order.desired)
+            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
         elif not guest.is_alive:
             await self._boot(guest, order.desired)
         else:
-            if guest.meta.state == "incoming":
-                await end_receiving(guest)
-                self._point.forget(order.key)
-            elif order.desired == "paused":
+            if order.desired == "paused":
                 await guest.qmp.execute("stop")
             await self._go_on(guest, order.desired)
+
+    async def _suspend(self, guest: Guest) -> None:
+        """Write its memory to a file; a guest whose memory cannot be written goes on."""
+        await self._set_nics(guest, up=False)
+        await guest.qmp.execute("stop")
+        try:
+            await guest.write_memory()
+        except BaseException:
+            await self._go_on(guest, guest.meta.state)
+            raise
+        await guest.shut_down(soft=False)
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Leave nothing of the guest but its console's last words."""
@@ -322,7 +285,7 @@ class QemuDriver:
         self._keep_console(guest)
         shutil.rmtree(guest.files.folder, ignore_errors=True)
         self._guests.pop(key, None)
-        await self._apply_network()
+        await self._network.apply()
 
     def _keep_console(self, guest: Guest) -> None:
         folder = self._options.directory / "consoles"
@@ -357,8 +320,9 @@ class QemuDriver:
             meeting.answer(Said(refused=misfit))
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
         guest.meta = replace(guest.meta, machine=offer.machine)
-        await guest.start(await self._image(), self._options.account, self._on_change, waits_for_memory=True)
-        await self._apply_network()
+        image = await ensure_image(self._options.cache)
+        await guest.start(image, self._options.account, waits_for_memory=True)
+        await self._network.apply()
         await prepare_receiving(guest, meeting)
         await meeting.wait_near()
 
@@ -386,9 +350,9 @@ class QemuDriver:
         try:
             await self._set_nics(guest, up=False)
             await sending.finish()
-        except (LaunchFailed, QmpError):
+        except BaseException:
             await self._forget_sending(key)
-            await self._go_on(guest, "running")
+            await self._go_on(guest, guest.meta.state)
             raise
         self._keep(guest, state="stopped", leaving=True)
         await self._sendings.pop(key).close()
@@ -401,37 +365,22 @@ class QemuDriver:
 
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return when NICs go down."""
-        return None if self._options.host in but_on else self._nics_end_s
+        return None if self._options.host in but_on else self._network.end_s
 
     def limit_nics(self, at_s: float) -> None:
         """Have NICs stay up no longer; it holds once this returns."""
-        if self._nics_end_s is None or at_s < self._nics_end_s:
-            self._note_nics_end(at_s)
-            command = ["nft", "-f", "-"]
-            environment = {**os.environ, "PATH": search_path()}
-            subprocess.run(command, input=self._table(), text=True, check=True, timeout=NFT_S, env=environment)
+        if self._network.end_s is None or at_s < self._network.end_s:
+            self._network.note_end(at_s)
+            self._network.apply_now()
 
     def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
         """Have NICs go down then: soon after this returns, so that they may go down too early."""
         if self._options.host not in but_on:
-            self._note_nics_end(at_s)
-            self._spawn(self._apply_network())
+            self._network.note_end(at_s)
+            self._spawn(self._network.apply())
 
-    def _note_nics_end(self, at_s: float | None) -> None:
-        self._nics_end_s = at_s
-        write_whole(self._options.directory / "nics-end", str(at_s).encode())
-
-    def _table(self) -> str:
-        ends_s = None if self._nics_end_s is None else int(self._nics_end_s - now_s())
-        guests = [] if ends_s is not None and ends_s <= 0 else [item for item in self._guests.values() if item.nics_up]
-        up = {nic.tap: ends_s for guest in guests for nic in guest.nics}
-        return render_table([nic for guest in self._guests.values() for nic in guest.nics], up)
-
-    async def _apply_network(self) -> None:
-        """Have DHCP and the NICs' rules be as the guests are. Raises ProgramFailed."""
-        async with self._network:
-            await run_program("nft", "-f", "-", text=self._table())
-            await self._dhcp.apply([nic for guest in self._guests.values() for nic in guest.nics])
+    def _nics(self) -> list[tuple[NicPlan, bool]]:
+        return [(nic, guest.nics_up) for guest in self._guests.values() for nic in guest.nics]
 
     # Beside orders.
 
@@ -462,7 +411,7 @@ class QemuDriver:
             task.cancel()
         for guest in self._guests.values():
             await guest.disconnect()
-        self._state.close()
+        self.unlock()
 
 
 @contextlib.contextmanager
@@ -472,6 +421,8 @@ def _failing_plainly() -> Iterator[None]:
         yield
     except (ProgramFailed, QmpError, NicRefused) as error:
         raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
     except OSError as error:
         raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 

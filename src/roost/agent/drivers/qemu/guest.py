@@ -17,12 +17,12 @@ from roost.agent.drivers.programs import (
     ProgramFailed,
     end_process,
     find_process,
-    run_program,
     start_daemon,
     wait_process,
 )
 from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
 from roost.agent.drivers.qemu.disks import ensure_disk
+from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
 from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
@@ -50,13 +50,18 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resume: bool = False
 
 
+OnChange = Callable[["Guest", Event | None], None]
+"""Called with each event of a guest's QEMU, and with None when it ends."""
+
+
 class Guest:
     """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it."""
 
-    def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...]) -> None:
+    def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
         self.meta = meta
         self.files = files
         self.nics = nics
+        self._on_change = on_change
         self.nics_up = False
         self.working = False
         self.ended = asyncio.Event()
@@ -75,6 +80,11 @@ class Guest:
     def is_alive(self) -> bool:
         """Return whether its QEMU runs."""
         return self._qmp is not None and self._qmp.is_open
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether its QEMU ended, after it had answered."""
+        return self._qmp is not None and not self._qmp.is_open
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
@@ -95,17 +105,16 @@ class Guest:
         """Return its QEMU's process, if it lives."""
         return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
 
-    async def connect(self, on_change: Callable[["Guest", Event | None], None]) -> None:
-        """Connect to its QEMU. on_change: called with each event, and with None when it ends. Raises QmpError."""
+    async def connect(self) -> None:
+        """Connect to its QEMU. Raises QmpError."""
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         self.ended.clear()
-        qmp.on_event = lambda event: on_change(self, event)
+        qmp.on_event = lambda event: self._on_change(self, event)
+        qmp.on_close = self._note_end
 
-        def note_end() -> None:
-            self.ended.set()
-            on_change(self, None)
-
-        qmp.on_close = note_end
+    def _note_end(self) -> None:
+        self.ended.set()
+        self._on_change(self, None)
 
     async def disconnect(self) -> None:
         """Close the connection; its QEMU goes on."""
@@ -114,14 +123,7 @@ class Guest:
             self.ended.set()
             self._qmp = None
 
-    async def start(
-        self,
-        image: BootFiles,
-        account: Account | None,
-        on_change: Callable[["Guest", Event | None], None],
-        *,
-        waits_for_memory: bool = False,
-    ) -> None:
+    async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
         """Start its QEMU, which stands before its first instruction, with its NICs down.
 
         Raises ProgramFailed and QmpError.
@@ -153,7 +155,7 @@ class Guest:
         finally:
             for fd in taps:
                 os.close(fd)
-        await self.connect(on_change)
+        await self.connect()
 
     async def shut_down(self, *, soft: bool) -> None:
         """Have its QEMU end: with soft, the guest is asked first, and has a while. Raises ProgramFailed."""
@@ -229,9 +231,3 @@ def append_ring(path: Path, content: bytes, size: int) -> None:
         file.write(content)
     if path.stat().st_size > size:
         write_whole(path, path.read_bytes()[-size // 2 :])
-
-
-async def run_ip(commands: list[str]) -> None:
-    """Have ip do these. Raises ProgramFailed."""
-    if commands:
-        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")

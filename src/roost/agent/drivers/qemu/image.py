@@ -5,7 +5,6 @@ kernel, which is downloaded and unpacked beside it and never installed.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import gzip
 import lzma
@@ -76,6 +75,8 @@ async def _make(folder: Path, cache: Path) -> None:
         initrd = await asyncio.to_thread(_pack_initrd, busybox, modules)
         shutil.copyfile(kernel, half / "kernel")
         (half / "initrd").write_bytes(initrd)
+        for path in (half / "kernel", half / "initrd"):
+            path.chmod(0o644)  # QEMU's account reads them
         shutil.rmtree(folder, ignore_errors=True)
         half.rename(folder)
 
@@ -141,6 +142,4 @@ def _archive(entries: Mapping[str, tuple[int, bytes]]) -> Iterator[bytes]:
 
 def is_cached(cache: Path = CACHE) -> bool:
     """Return whether the image was packed before."""
-    with contextlib.suppress(OSError):
-        return os.access(cache / f"image-{VERSION}" / "initrd", os.R_OK)
-    return False
+    return os.access(cache / f"image-{VERSION}" / "initrd", os.R_OK)

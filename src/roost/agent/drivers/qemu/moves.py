@@ -148,24 +148,24 @@ class Meeting:
 
 
 class MeetingPoint:
-    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it."""
+    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it; of IPv6 in brackets."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        host, colon, port = address.rpartition(":")
+        self._host, self._port = (host, int(port)) if colon and not address.endswith("]") else (address, 0)
         self._server: asyncio.Server | None = None
         self._meetings: dict[GuestKey, Meeting] = {}
 
     async def open(self) -> None:
         """Listen. Raises OSError."""
-        host, _, port = self._address.rpartition(":") if ":" in self._address else (self._address, "", "0")
-        self._server = await asyncio.start_server(self._take, host.strip("[]"), int(port))
-        self._address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
 
     def expect(self, key: GuestKey) -> MemorySource:
         """Return where the memory of a guest is awaited from now on, with a new token."""
         self.forget(key)
         meeting = self._meetings[key] = Meeting(secrets.token_urlsafe(TOKEN_BYTES))
-        return MemorySource(address=self._address, token=meeting.token)
+        return MemorySource(address=f"{self._host}:{self._port}", token=meeting.token)
 
     def find(self, key: GuestKey) -> Meeting | None:
         """Return the meeting of a guest."""
@@ -180,7 +180,8 @@ class MeetingPoint:
         """Take a connection from whoever has a token."""
         try:
             hello: Hello = await hear(reader, Hello, within_s=LINE_S)
-            meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token, hello.token)]
+            token = hello.token.encode()
+            meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
                 return
             if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
@@ -247,8 +248,7 @@ class Sending:
         path = await self._serve(MEMORY)
         capability = {"capability": "pause-before-switchover", "state": True}
         await guest.qmp.execute("migrate-set-capabilities", capabilities=[capability])
-        rate = rate_of(order.ram_mb << 20)
-        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate, downtime_limit=1)
+        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=RATE_LEAST, downtime_limit=1)
         await guest.qmp.execute("migrate", uri=f"unix:{path}")
         near = asyncio.Event()
         self._holding = asyncio.create_task(self._hold(near))
@@ -265,12 +265,11 @@ class Sending:
             migration = await self._guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
                 raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
-            remaining = migration.get("ram", {}).get("remaining", 0)
-            if migration.get("status") == "active" and migration.get("ram", {}).get("transferred", 0):
-                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(remaining))
-                if remaining <= 2 * BOUND:
-                    near.set()
-            elif migration.get("status") in ("pre-switchover", "completed"):
+            ram = migration.get("ram", {})
+            if migration.get("status") == "active" and ram.get("transferred"):
+                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+            is_near = ram.get("transferred") and ram["remaining"] <= 2 * BOUND
+            if is_near or migration.get("status") in ("pre-switchover", "completed"):
                 near.set()
             await asyncio.sleep(LOOK_S)
 
@@ -306,7 +305,7 @@ class Sending:
         """Have a guest's QEMU send nothing, whoever had it do so."""
         with contextlib.suppress(QmpError, LaunchFailed):
             await guest.qmp.execute("migrate_cancel")
-        with contextlib.suppress(QmpError, LaunchFailed):
+        with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
             await end_mirror(guest, force=True)
 
     async def close(self) -> None:
@@ -363,10 +362,11 @@ async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
     if not guest.meta.order.disk_gb:
         return
-    if await _find_job(guest) is not None:
-        await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-    while await _find_job(guest) is not None:
-        await asyncio.sleep(LOOK_S)
+    async with asyncio.timeout(FINISH_S):
+        if await _find_job(guest) is not None:
+            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+        while await _find_job(guest) is not None:
+            await asyncio.sleep(LOOK_S)
     await guest.qmp.execute("blockdev-del", node_name="far")
 
 
