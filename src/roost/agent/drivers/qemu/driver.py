@@ -249,7 +249,6 @@ class QemuDriver(AgentState):
             await end_receiving(guest)
             self._point.forget(order.key)
             await self._go_on(guest, order.desired)
-            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
         elif not guest.is_alive:
             await self._boot(guest, order.desired)
         else:
