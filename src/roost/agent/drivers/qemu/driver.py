@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
-from roost.agent.drivers.qemu.finding import find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork, set_links
 from roost.agent.drivers.qemu.image import CACHE, ensure_image
@@ -96,7 +96,7 @@ class QemuDriver(AgentState):
         if guest is None:
             return
         status = await find_status(guest)
-        if not guest.meta.made or (guest.meta.state == "incoming" and status != "paused"):
+        if not guest.meta.made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
             return await self._remove(guest)
         self._guests[guest.meta.order.key] = guest
         with guest.at_work():

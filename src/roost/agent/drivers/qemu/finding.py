@@ -15,6 +15,8 @@ from roost.agent.drivers.qemu.qmp import QmpError
 from roost.seams.agent import NICS_UP, Desired
 
 UNKNOWN = "unknown"
+WITHOUT_MEMORY = ("", "inmigrate")
+"""What is said of a guest whose memory has not come: nobody sends it any more."""
 HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
 """What QEMU says of a guest that an agent halted: by itself one halts for an error."""
 
@@ -67,7 +69,7 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
         await guest.qmp.execute("cont")
     elif state == "running" and status != "running":
         state = "paused"
-    elif state in ("stopped", "suspended") and status == "running":
+    elif state in ("stopped", "suspended", "incoming") and status == "running":
         state = "running"
     elif state in ("stopped", "suspended"):
         await guest.kill()
