@@ -1,4 +1,7 @@
-"""`roost demo --real` and `roost dev --driver qemu`, whole: real guests on hosts that are namespaces."""
+"""`roost demo --real` and `roost dev --driver qemu`, whole: real guests on hosts that are namespaces.
+
+Of three, the one that stops a demo is short: the others take one to two minutes.
+"""
 
 import json
 import os
@@ -58,6 +61,7 @@ def _guests(directory: str) -> list[str]:
     return lines
 
 
+@pytest.mark.long
 def test_the_real_demo_keeps_every_promise(environment: dict[str, str], left_behind: list[str]) -> None:
     with subprocess.Popen(
         [*ROOST, "demo", "--real", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
@@ -84,6 +88,7 @@ def test_the_real_demo_keeps_every_promise(environment: dict[str, str], left_beh
     assert story["seconds"] < TIMEOUT_S
 
 
+@pytest.mark.long
 def test_dev_plays_real_hosts_and_ctrl_c_leaves_none(
     environment: dict[str, str], left_behind: list[str], data_dir: Path
 ) -> None:
