@@ -68,7 +68,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),
     "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model", "compute.old_agents.service"),
-    "agent": ("agent", "seams.agent", "seams.old_agents"),
+    "agent": ("agent", "seams.agent", "seams.guests", "seams.old_agents"),
     "clients": ("clients", "seams", *SERVICES),
     "cli": ("",),
 }

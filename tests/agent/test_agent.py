@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -199,9 +200,11 @@ async def test_what_a_host_cannot_change_it_tells_and_what_was_on_its_way_goes(
     said: list[tuple[str, str]] = []
     report = module.Agent._report
 
-    async def noted(itself: module.Agent, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
+    async def noted(
+        itself: module.Agent, order: GuestOrder, state: GuestState, message: str = "", **other: Any
+    ) -> ReportAnswer:
         said.append((state, message))
-        return await report(itself, order, state, message)
+        return await report(itself, order, state, message, **other)
 
     await order_guests(compute, ["h0"])
     async with agent(api_url, tmp_path, Faults(states_refused=frozenset({"paused"}))):

@@ -8,7 +8,8 @@ import pytest
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers import fake as module
-from roost.agent.drivers.fake import FakeDriver, Faults, StateInUse, list_guests, list_launches
+from roost.agent.drivers.fake import FakeDriver, Faults, list_guests, list_launches
+from roost.agent.drivers.state import StateInUse
 from roost.agent.lease import now_s
 from roost.seams.agent import GuestNic, GuestOrder, ListedGuest
 from roost.seams.compute import ServerPort

@@ -25,8 +25,8 @@ from roost.agent.guest_lists import (
     VERSION_SAYS_STATES,
     gather_own_changes,
     list_guests,
+    order_report,
     own_reports,
-    sequence_of,
     split_by_host,
 )
 from roost.agent.identity import check_guests, make_identity
@@ -55,6 +55,7 @@ from roost.seams.agent import (
     ReportsAnswered,
     ReportsBody,
 )
+from roost.seams.guests import MemorySource
 from roost.seams.old_agents import AgentNetwork
 
 POLL_WAIT_S = 20.0
@@ -334,9 +335,10 @@ class Agent:
         await self._confirm(order)
 
     async def _begin(self, order: GuestOrder) -> bool:
-        """Return whether the guest may run here, as the API says now."""
+        """Return whether the guest may run here, as the API says now; say where it awaits its memory, if it does."""
+        meeting = self._driver.expect_memory(order.key) if order.desired == "incoming" else None
         while True:
-            if not (await self._report(order, "begun")).accepted:
+            if not (await self._report(order, "begun", meeting=meeting)).accepted:
                 return False
             if self._lease.is_held:
                 return True  # otherwise it was confirmed long ago: the host may have been given up since
@@ -394,18 +396,11 @@ class Agent:
 
     # Reporting.
 
-    async def _report(self, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
+    async def _report(
+        self, order: GuestOrder, state: GuestState, message: str = "", *, meeting: MemorySource | None = None
+    ) -> ReportAnswer:
         """Report it, with others if there are any, and again until there is an answer, by who serves the host."""
-        report = GuestReport(
-            server_id=order.server_id,
-            host=order.host,
-            attempt=order.attempt,
-            state=state,
-            message=message,
-            desired=order.desired if state == "unchanged" else None,
-            sequence=sequence_of(self._driver, order.key, state),
-            meeting=order.meeting if state == order.desired else None,
-        )
+        report = order_report(self._driver, order, state, message=message, meeting=meeting)
         while True:
             answer = await self._put_out(report)
             if answer.refusal is not Refusal.NO_LEASE:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from roost.agent.drivers import Driver
-from roost.seams.agent import GuestKey, GuestReport, ListedGuest
+from roost.seams.agent import GuestKey, GuestOrder, GuestReport, GuestState, ListedGuest
+from roost.seams.guests import MemorySource
 
 VERSION_SAYS_STATES = 5
 """Agents of this service version and later say what their guests are."""
@@ -72,6 +73,22 @@ def own_reports(driver: Driver, keys: Collection[GuestKey]) -> list[GuestReport]
         for guest in driver.list_guests()
         if guest.key in keys
     ]
+
+
+def order_report(
+    driver: Driver, order: GuestOrder, state: GuestState, *, message: str, meeting: MemorySource | None
+) -> GuestReport:
+    """Return what became of an order. meeting: where a guest that begins awaits its memory; else its order's."""
+    return GuestReport(
+        server_id=order.server_id,
+        host=order.host,
+        attempt=order.attempt,
+        state=state,
+        message=message,
+        desired=order.desired if state == "unchanged" else None,
+        sequence=sequence_of(driver, order.key, state),
+        meeting=meeting or (order.meeting if state == order.desired else None),
+    )
 
 
 def sequence_of(driver: Driver, key: GuestKey, state: str) -> int:

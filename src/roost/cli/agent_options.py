@@ -38,7 +38,13 @@ NoWait = Annotated[
 ]
 
 
+DRIVERS = ("fake", "qemu")
+DriverName = Annotated[
+    str, typer.Option(metavar="|".join(DRIVERS), help="fake: guests are lines in a file; qemu: they run, as root.")
+]
+
+
 def check_driver(name: str) -> None:
     """End the command when there is no such driver."""
-    if name != "fake":
-        misused(f"--driver {name}: expected fake")
+    if name not in DRIVERS:
+        misused(f"--driver {name}: expected {' or '.join(DRIVERS)}")

@@ -4,27 +4,36 @@ Exit status 0: done; 1: it failed; 2: wrong usage. Errors and logs go to standar
 its parts when it is called: those of all together take 0.8 s.
 """
 
-import os
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests, check_driver
+from roost.cli.agent_options import DriverName, FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests
+from roost.cli.asking import cloud_commands
 from roost.cli.asking import commands as asking
-from roost.cli.asking.commands import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
+from roost.cli.asking.commands import CaFile
 from roost.cli.endings import fail, run
-from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse, read_faults
+from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
+from roost.cli.printing import print_answer, print_note, stopped_text
+from roost.cli.qemu_options import (
+    Accel,
+    Bridges,
+    Check,
+    Cpu,
+    MigrateListen,
+    ReserveCpus,
+    ReserveDisk,
+    ReserveMemory,
+)
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption
-from roost.cli.serving.option_checks import misused, read_addresses, read_agent_hosts
+from roost.cli.serving.option_checks import misused
 from roost.cli.serving.roles import AUTHS, PRESETS
 from roost.cli.serving.tls_options import (
     AgentCa,
@@ -32,9 +41,6 @@ from roost.cli.serving.tls_options import (
     ClientKey,
     TlsCert,
     TlsKey,
-    check_pair,
-    client_tls,
-    path_text,
 )
 from roost.platform.crash import check_crash_point
 from roost.platform.errors import BadRequest
@@ -42,12 +48,8 @@ from roost.platform.logs import DEFAULTS as LOG_DEFAULTS
 from roost.platform.logs import configure_logging
 from roost.platform.settings import LogSettings
 
-if TYPE_CHECKING:
-    from roost.cli.asking.cloudfile import Cloud
-
 STOP_PATIENCE_S = 30.0
 
-DEFAULT_DATA_DIR = Path("roost")
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
 ]
@@ -112,9 +114,7 @@ Template = Annotated[
 
 State = Annotated[
     Path | None,
-    typer.Option(
-        help="Where the fake driver keeps its guests.", show_default="agent/HOST with --host, agent with --fleet"
-    ),
+    typer.Option(help="Where the driver keeps its guests.", show_default="agent/HOST with --host, agent with --fleet"),
 ]
 
 PlacementUrl = Annotated[
@@ -191,25 +191,33 @@ def _serve(
     except BadRequest as error:
         fail(error)
     _begin("supervisor", until_stdin_ends=until_stdin_ends, log=options.log)
-    run(serve(options, ready=lambda url: _print(_serving_text(options.services, url, as_json=as_json))))
-    _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
+    run(serve(options, ready=lambda url: print_answer(_serving_text(options.services, url, as_json=as_json))))
+    print_note("Roost has stopped." if options.target.data_dir is None else stopped_text(options.target.data_dir))
 
 
 @app.command("agent", cls=PlainCommand)
 def _agent(
-    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    api: Annotated[str | None, typer.Option(metavar="URL", help="Where Roost's main listener is.")] = None,
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
     fleet: Fleet = None,
-    driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
+    driver: DriverName = "fake",
     state: State = None,
     physical_network: PhysicalNetworks = None,
     cell: HostCell = "cell1",
-    vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
-    ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
-    disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
+    vcpus: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 64,
+    ram_mb: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 262144,
+    disk_gb: Annotated[int, typer.Option(min=1, help="Of each host; qemu: the machine's.")] = 2000,
     fence_after: FenceAfter = None,
     resume_guests: ResumeGuests = False,
     no_wait: NoWait = False,
+    bridge: Bridges = None,
+    accel: Accel = "auto",
+    cpu: Cpu = None,
+    migrate_listen: MigrateListen = None,
+    reserve_cpus: ReserveCpus = 0,
+    reserve_memory: ReserveMemory = 0,
+    reserve_disk: ReserveDisk = 0,
+    check: Check = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,
     fake_fail: FakeFail = None,
@@ -231,162 +239,22 @@ def _agent(
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
-    from roost.cli.agent_command import AgentOptions, run_agent_command
-    from roost.seams.agent import SERVICE_VERSION, HostReport
+    words = dict(locals())
+    from roost.cli.agent_command import check_machine, read_agent_options, run_agent_command
 
-    check_driver(driver)
-    version = service_version or SERVICE_VERSION
-    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
-    like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
-    options = AgentOptions(
-        api=check_api(api),
-        hosts=read_agent_hosts(host, fleet, like),
-        state=state or (Path("agent") if host is None else Path("agent", host[0])),
-        token_file=token_file,
-        service_version=version,
-        network_url=network_url or f"{api.rstrip('/')}/network",
-        network_token_file=network_token_file,
-        tls=client_tls(ca_file, cert, key),
-        faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse, fake_die),
-        fence_after_s=fence_after,
-        waits=not no_wait,
-        resumes=resume_guests,
-    )
+    if check:
+        check_machine(words)
+    options = read_agent_options(words)
     _begin("agent", until_stdin_ends=until_stdin_ends)
     run_agent_command(options)
-    _note(f"The agent has stopped. What its hosts run is kept in {options.state.absolute()}.")
+    print_note(f"The agent has stopped. What its hosts run is kept in {options.state.absolute()}.")
 
 
-@app.command("load", cls=PlainCommand)
-def _load(
-    cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
-    api: Api = DEFAULT_API,
-    servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
-    token: Token = None,
-    ca_file: CaFile = None,
-    cert: ClientCert = None,
-    key: ClientKey = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
-) -> None:
-    """Create the flavors, networks, segments, subnets and hosts of a cloud file.
-
-    What exists by its name is left alone: a second run creates nothing.
-
-    Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
-    """
-    from roost.cli.asking.cloud_client import CloudClient
-    from roost.cli.asking.loading import load
-    from roost.cli.asking.story_output import Bars, load_text
-    from roost.cli.keystone import access_of
-
-    check_api(api)
-    cloud = _read_cloud(cloud_file)
-    check_pair(cert, key)
-    access = access_of(token, ca_file, os.environ, cert=path_text(cert), key=path_text(key))
-
-    async def work() -> None:
-        with Bars() as bars:
-            async with CloudClient.connect(api, access) as client:
-                loaded = await load(client, cloud, servers=servers, progress=bars.progress)
-        if as_json:
-            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.existing}).decode())
-        else:
-            _print(load_text(loaded.created, loaded.existing))
-
-    run(work())
-
-
-@app.command("demo", cls=PlainCommand)
-def _demo(
-    cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary one")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
-) -> None:
-    """Build a whole cloud on this machine, boot until the addresses run out, and tell the story.
-
-    Example: `roost demo examples/three-racks.yaml`
-    """
-    from rich.console import Console
-
-    from roost.cli.asking.demo import tell, three_racks
-    from roost.cli.asking.story_output import Bars, Narrator
-
-    cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
-    agree = False
-
-    async def work() -> None:
-        nonlocal agree
-        with Bars() as bars:
-            console = Console(quiet=as_json, highlight=False, markup=False, emoji=False)
-            story = await tell(cloud, Narrator(bars, console), data_dir=data_dir)
-        agree = story.records.agree
-        if as_json:
-            _print(msgspec.json.encode(story.document()).decode())
-        else:
-            _print(f"\nTold in {story.seconds:.1f} s.")
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
-    run(work())
-    if not agree:
-        raise typer.Exit(1)
-
-
-@app.command("dev", cls=PlainCommand)
-def _dev(
-    cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data, log and guests are.", show_default="./roost")
-    ] = None,
-    listen: Annotated[str, typer.Option(help="Address and port; port 0 takes a free one.")] = DEFAULT_LISTEN,
-    servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
-) -> None:
-    """Serve a cloud file on this machine, with hosts that pretend: to try things on, in one terminal.
-
-    Ctrl-C stops everything; the data stays, and the same command goes on from there.
-
-    Example: `roost dev examples/three-racks.yaml`
-    """
-    from roost.cli.asking.demo import three_racks
-    from roost.cli.asking.dev import run_dev
-    from roost.cli.asking.story_output import Bars
-
-    read_addresses(listen, None, auth="none")
-    cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
-    directory = data_dir or DEFAULT_DATA_DIR
-    with Bars() as bars:
-
-        def say(text: str) -> None:
-            bars.clear()
-            _print(text)
-
-        def ready(url: str) -> None:
-            where = "" if url == DEFAULT_API else f" --api {url}"
-            say(f"Ask it from another terminal: roost status{where}, roost servers{where}. Ctrl-C stops it all.")
-
-        dev = run_dev(
-            cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready
-        )
-        run(dev)
-    _note(_stopped_text(directory))
-
-
+app.command("load", cls=PlainCommand)(cloud_commands.load)
+app.command("demo", cls=PlainCommand)(cloud_commands.demo)
+app.command("dev", cls=PlainCommand)(cloud_commands.dev)
 app.command("servers", cls=PlainCommand)(asking.servers)
 app.command("status", cls=PlainCommand)(asking.status)
-
-
-def _read_cloud(file: Path) -> "Cloud":
-    """Return the checked cloud; warnings are printed, errors end the command."""
-    from roost.cli.asking.cloudfile import CloudFileError, read_cloud
-
-    try:
-        cloud, warnings = read_cloud(file)
-    except CloudFileError as error:
-        for problem in error.problems:
-            print(problem, file=sys.stderr)  # noqa: T201
-        raise typer.Exit(1) from None
-    for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
-    return cloud
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
@@ -394,20 +262,6 @@ def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> st
     if as_json:
         return msgspec.json.encode({"url": address or None, "services": services}).decode()
     return f"Roost serves {', '.join(services)}" + (f" at {address}" if address else "")
-
-
-def _print(text: str) -> None:
-    """Print the answer of a command, for which programs wait, on standard output."""
-    print(text, flush=True)  # noqa: T201
-
-
-def _note(text: str) -> None:
-    """Print what no program waits for on standard error."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def _stopped_text(data_dir: Path) -> str:
-    return f"Roost has stopped. The data is in {data_dir.absolute()}: the same command goes on from there."
 
 
 def _begin(name: str, *, until_stdin_ends: bool, log: LogSettings = LOG_DEFAULTS) -> None:

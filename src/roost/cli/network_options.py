@@ -9,7 +9,7 @@ ServiceVersion = Annotated[
     int | None,
     typer.Option(
         min=1,
-        max=5,
+        max=6,
         help="Speak an older contract: 1 makes, binds and deletes ports, 2 binds them, from 3 on they are bound.",
         show_default="this release's",
     ),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from roost.seams.agent import GuestKey, GuestOrder, ListedGuest
+from roost.seams.guests import MemorySource
 
 
 class LaunchFailed(Exception):
@@ -15,6 +16,12 @@ class Driver(Protocol):
 
     An order's `ports` have ids, MACs and addresses; of what hosts have, the command line tells the agent.
     """
+
+    async def open(self) -> None:
+        """Find the guests that are there, and end what was half done when the agent before ended; called once, first.
+
+        Raises RoostError where this host cannot have guests.
+        """
 
     @property
     def instance_id(self) -> str:
@@ -60,6 +67,12 @@ class Driver(Protocol):
         Raises LaunchFailed. It may be cancelled: `destroy` is called then, and after every failure.
         """
 
+    def expect_memory(self, key: GuestKey) -> MemorySource | None:
+        """Return where the memory of a guest is awaited that is to be launched as incoming; None: no memory is sent.
+
+        Called on the event loop: it must not block.
+        """
+
     def hurry(self, key: GuestKey) -> None:
         """End the launch that takes over another guest's memory now, at the price of a longer pause.
 
@@ -68,6 +81,9 @@ class Driver(Protocol):
 
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest of this attempt into the state that is desired: stopped, running, and so on.
+
+        With a meeting, one that has its NICs up begins to send its memory there, until little is left of it; one that
+        is to stop sends the rest.
 
         Raises LaunchFailed, and leaves it as it was. It may be cancelled.
         """

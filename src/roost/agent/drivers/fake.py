@@ -10,12 +10,9 @@ a file `kernel-now`, it stands for what the kernel says of itself.
 """
 
 import asyncio
-import fcntl
 import os
-import secrets
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,26 +23,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
 from roost.agent.lease import now_s
-from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestNic, GuestOrder, ListedGuest, PowerState
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest
+from roost.seams.guests import MemorySource
 
 ALWAYS = sys.maxsize
 NS = 1_000_000_000
 NEVER_NS = 2**63
-SECRET_BYTES = 32
 STALE_LINES_MAX = 20_000
 """Lines about guests that are gone, above which the journal of guests is rewritten."""
 
 
 DIE_LOOK_S = 0.2
 """How often the file of --fake-die is looked for."""
-KERNEL = Path("/proc/sys/kernel/random/boot_id")
-POWER_STATES: Mapping[Desired, PowerState] = {
-    "running": "running",
-    "stopped": "shutdown",
-    "paused": "paused",
-    "suspended": "suspended",
-}
 FATES: Mapping[str, Desired] = {
     **{power_state: state for state, power_state in POWER_STATES.items()},
     "crashed": "stopped",
@@ -84,10 +75,6 @@ class NicsEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.by_host.get(host, self.at_ns)
 
 
-class StateInUse(Exception):
-    """Another agent works with this state directory."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Faults:
     """What the driver is told to do wrong. hosts: only there; empty: on every host.
@@ -107,8 +94,10 @@ class Faults:
     die_file: Path | None = None
 
 
-class FakeDriver:
+class FakeDriver(AgentState):
     """Implements roost.agent.drivers.Driver."""
+
+    needs_descriptions = False
 
     def __init__(self, directory: Path, faults: Faults = Faults()) -> None:
         """Open the state directory, which is made if it is missing. Raises StateInUse."""
@@ -116,16 +105,7 @@ class FakeDriver:
         self._faults = faults
         self._fail_left = faults.fail_first
         self._vanish_left = faults.vanish_first
-        directory.mkdir(parents=True, exist_ok=True)
-        directory.chmod(0o700)
-        self._lock_fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock_fd)
-            raise StateInUse(f"another agent works with {directory}") from None
-        self._instance_id = _read_instance_id(directory / "agent.id")
-        self._secret = _read_secret(directory / "agent.secret")
+        super().__init__(directory)
         self._nics_end = read_nics_end(directory)
         self._guests: dict[GuestKey, GuestLine] = {}
         self._sequence = 0
@@ -137,29 +117,8 @@ class FakeDriver:
         self._launches_fd = _open_journal(directory / "launches.journal")
         self._stop_with_kernel()
 
-    @property
-    def instance_id(self) -> str:
-        """Return the id that was made with the state directory, and is as old as it is."""
-        return self._instance_id
-
-    @property
-    def secret(self) -> str:
-        """Return the secret in the state directory."""
-        return self._secret
-
-    @property
-    def needs_descriptions(self) -> bool:
-        """Return false: what is around NICs that are not there does not matter."""
-        return False
-
-    def read_mark(self) -> str:
-        """Return what the file has."""
-        path = self._directory / "mark"
-        return path.read_text() if path.exists() else ""
-
-    def keep_mark(self, mark: str) -> None:
-        """Write the file anew."""
-        _write_whole(self._directory / "mark", mark.encode())
+    async def open(self) -> None:
+        """Do nothing: the constructor read the journals."""
 
     def guests_by_key(self) -> Mapping[GuestKey, ListedGuest]:
         """Return the guests in the journal."""
@@ -199,16 +158,11 @@ class FakeDriver:
 
     def _stop_with_kernel(self) -> None:
         """Stop the guests that ran under an earlier start of the kernel: the host lost its power since."""
-        stand_in, file = self._directory / "kernel-now", self._directory / "kernel"
-        source = stand_in if stand_in.exists() else KERNEL
-        kernel = source.read_text().strip() if source.exists() else ""
-        former = file.read_text() if file.exists() else kernel
-        if former != kernel:
+        if self.is_kernel_new():
             for line in list(self._guests.values()):
                 if line.state in NICS_UP:
                     self._write(replace(line, state="stopped", power_state=None, resume=line.state == "running"))
-        if not file.exists() or former != kernel:
-            _write_whole(file, kernel.encode())
+        self.note_kernel()
 
     async def launch(self, order: GuestOrder) -> None:
         """Write the guest down, after the delay, unless a fault is due."""
@@ -237,6 +191,10 @@ class FakeDriver:
             pass
         finally:
             self._copies.pop(key, None)
+
+    def expect_memory(self, key: GuestKey) -> MemorySource | None:
+        """Return None: the source sends nothing."""
+        return None
 
     def hurry(self, key: GuestKey) -> None:
         """End the pretended copying of memory."""
@@ -280,12 +238,13 @@ class FakeDriver:
 
     def _write_nics_end(self, nics_end: NicsEnd) -> None:
         self._nics_end = nics_end
-        _write_whole(self._directory / "nics-end", msgspec.json.encode(nics_end))
+        write_whole(self._directory / "nics-end", msgspec.json.encode(nics_end))
 
     async def close(self) -> None:
         """Close the journals; another agent may have them now."""
-        for fd in (self._guests_fd, self._launches_fd, self._lock_fd):
+        for fd in (self._guests_fd, self._launches_fd):
             os.close(fd)
+        self.unlock()
 
     def _write(self, line: GuestLine) -> None:
         line = replace(line, at_ns=time.time_ns(), sequence=self._sequence + 1)
@@ -316,28 +275,8 @@ class FakeDriver:
 
 def _line_of(order: GuestOrder) -> GuestLine:
     """Return what is written of a guest that is as it was ordered."""
-    return GuestLine(
-        server_id=order.server_id,
-        host=order.host,
-        attempt=order.attempt,
-        state=order.desired,
-        addresses=tuple(address for port in order.ports for address in port.addresses),
-        nics=tuple(
-            GuestNic(
-                mac_address=port.mac_address,
-                addresses=port.addresses,
-                port_id=port.port_id,
-                network_id=port.network_id,
-            )
-            for port in order.ports
-            if port.mac_address
-        ),
-        name=order.name,
-        project_id=order.project_id,
-        vcpus=order.vcpus,
-        ram_mb=order.ram_mb,
-        disk_gb=order.disk_gb,
-    )
+    addresses = tuple(address for port in order.ports for address in port.addresses)
+    return describe_guest(order, GuestLine, state=order.desired, addresses=addresses)
 
 
 def _listed(line: GuestLine, nics_may_be_up: bool) -> ListedGuest:
@@ -389,45 +328,6 @@ def read_nics_end(directory: Path) -> NicsEnd:
 def _nanoseconds(at_s: float) -> int:
     """Return a time of CLOCK_BOOTTIME in nanoseconds since 1970."""
     return round((at_s - now_s() + time.time()) * NS)
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all."""
-    new = path.with_suffix(".new")
-    new.write_bytes(content)
-    new.rename(path)
-
-
-def _write_kept(path: Path, content: bytes) -> None:
-    """Write the file whole, for nobody else to read, so that it is there after a loss of power too."""
-    new = path.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, content)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    new.rename(path)
-    folder_fd = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder_fd)
-    finally:
-        os.close(folder_fd)
-
-
-def _read_instance_id(path: Path) -> str:
-    """Return the id in the file, which is made if it is missing; whole or not at all."""
-    if not path.exists():
-        _write_kept(path, str(uuid.uuid4()).encode())
-    return str(uuid.UUID(path.read_text().strip()))
-
-
-def _read_secret(path: Path) -> str:
-    """Return the secret in the file, which is drawn if it is missing."""
-    if not path.exists():
-        _write_kept(path, secrets.token_urlsafe(SECRET_BYTES).encode())
-    return path.read_text().strip()
 
 
 def _read_lines(path: Path) -> list[GuestLine]:

@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ class Story:
     refused: ServerState | None
     records: FourRecords
     seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the four records agree."""
+        return self.records.agree
 
     def document(self) -> dict[str, Any]:
         """Return it for a program; docs/reference/command-line.md."""
@@ -189,7 +194,7 @@ class _Scene:
         async def freed() -> bool:
             return self._room(await read_segments(self._client, self._cloud, self._loaded)) > free
 
-        await _wait_for(freed, f"the addresses of {gone.name} to be free again")
+        await wait_for(freed, f"the addresses of {gone.name} to be free again")
         return segment, gone
 
     def _is_story(self, server: ServerState) -> bool:
@@ -203,7 +208,7 @@ class _Scene:
             self._narrator.progress("servers", max(0, count - building), count)
             return building == 0
 
-        await _wait_for(settled, "every server to be built or refused")
+        await wait_for(settled, "every server to be built or refused")
 
     async def _read(self) -> tuple[list[ServerState], list[SegmentUse]]:
         return await read_servers(self._client), await read_segments(self._client, self._cloud, self._loaded)
@@ -246,7 +251,7 @@ def _leading_entry(cloud: Cloud) -> Servers:
     return Servers(name="demo", flavor=cloud.flavors[0].name, networks=(cloud.networks[0].name,))
 
 
-async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
+async def wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
     deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
     while not await fact():
         if time.monotonic() > deadline_s:
@@ -259,13 +264,20 @@ async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _stage(data_dir: Path | None) -> AsyncIterator[CloudClient]:
-    """Yield a whole Roost on a free port; its data goes at the end, unless its directory was given."""
+    """Yield a whole Roost on a free port."""
+    with demo_directory(data_dir) as directory:
+        async with running_cloud(directory, listen="127.0.0.1:0", log_file=directory / "demo.log") as cloud:
+            yield cloud.client
+
+
+@contextlib.contextmanager
+def demo_directory(data_dir: Path | None) -> Iterator[Path]:
+    """Yield where a demo's data is; it goes at the end, unless its directory was given."""
     directory = data_dir or Path(tempfile.mkdtemp(prefix="roost-demo-"))
     try:
         if data_dir is None:
             directory.chmod(0o711)  # PostgreSQL's user passes through, when this is root
-        async with running_cloud(directory, listen="127.0.0.1:0", log_file=directory / "demo.log") as cloud:
-            yield cloud.client
+        yield directory
     finally:
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)

@@ -66,8 +66,7 @@ async def load(client: CloudClient, cloud: Cloud, *, servers: bool, progress: Pr
     await _load_networks(client, cloud, loaded, progress)
     await _load_hosts(client, cloud, loaded, progress)
     if servers:
-        await wait_for_hosts(client, cloud)
-        await _load_servers(client, cloud, loaded, progress)
+        await boot_servers(client, cloud, loaded, progress)
     return loaded
 
 
@@ -188,7 +187,9 @@ async def _load_hosts(client: CloudClient, cloud: Cloud, loaded: Loaded, progres
         progress("hosts", loaded.created["hosts"], len(missing))
 
 
-async def _load_servers(client: CloudClient, cloud: Cloud, loaded: Loaded, progress: Progress) -> None:
+async def boot_servers(client: CloudClient, cloud: Cloud, loaded: Loaded, progress: Progress) -> None:
+    """Boot the file's servers that Roost has not, once its hosts are up. Raises CloudRefused."""
+    await wait_for_hosts(client, cloud)
     names_known = {server["name"] for server in await client.list_servers()}
     declared = [(servers, name) for servers in cloud.servers for name in server_names(servers)]
     missing = [(servers, name) for servers, name in declared if name not in names_known]

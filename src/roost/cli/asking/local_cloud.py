@@ -25,13 +25,23 @@ class LocalCloudFailed(RoostError):
 
 @dataclass(frozen=True)
 class LocalCloud:
-    """A Roost that answers at `url`. processes: by their commands. log_begin: where in the file its log begins."""
+    """A Roost that answers at `url`. processes: by their commands. log_begin: where in the file its log begins.
+
+    log_fd: the log, open for what else belongs to it.
+    """
 
     url: str
     client: CloudClient
     processes: Mapping[str, asyncio.subprocess.Process]
     log_file: Path
     log_begin: int
+    log_fd: int
+
+    def running_agent(
+        self, *arguments: str, namespace: str
+    ) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
+        """Run a `roost` command in a network namespace for as long as the block runs."""
+        return _child(self.log_fd, *arguments, before=("ip", "netns", "exec", namespace))
 
     async def wait(self) -> None:
         """Return never; raise LocalCloudFailed with the end of the log of the first process that ends."""
@@ -45,8 +55,13 @@ class LocalCloud:
 
 
 @contextlib.asynccontextmanager
-async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
-    """Run a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
+async def running_cloud(
+    directory: Path, *, listen: str, log_file: Path, pretends: bool = True
+) -> AsyncIterator[LocalCloud]:
+    """Run a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed.
+
+    pretends: with the agents of its hosts, which pretend.
+    """
     log = _open_log(directory, log_file)
     serving = (
         "serve", "all", "--config", os.devnull, "--data-dir", str(directory), "--listen", listen, "--workers", "1",
@@ -54,11 +69,16 @@ async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> Asyn
     )  # fmt: skip
     with log:
         log_begin = log.tell()
-        async with _child(log.fileno(), *serving) as serve:
+        async with contextlib.AsyncExitStack() as stack:
+            serve = await stack.enter_async_context(_child(log.fileno(), *serving))
             url = await _address_of(serve, log_file, log_begin)
-            fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
-            async with _child(log.fileno(), *fleet, "--until-stdin-ends") as agent, CloudClient.connect(url) as client:
-                yield LocalCloud(url, client, {"roost serve": serve, "roost agent": agent}, log_file, log_begin)
+            processes = {"roost serve": serve}
+            if pretends:
+                fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+                agent = _child(log.fileno(), *fleet, "--until-stdin-ends")
+                processes["roost agent"] = await stack.enter_async_context(agent)
+            client = await stack.enter_async_context(CloudClient.connect(url))
+            yield LocalCloud(url, client, processes, log_file, log_begin, log.fileno())
 
 
 def _open_log(directory: Path, log_file: Path) -> BinaryIO:
@@ -75,10 +95,15 @@ def _open_log(directory: Path, log_file: Path) -> BinaryIO:
 
 
 @contextlib.asynccontextmanager
-async def _child(log_fd: int, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a `roost` command for as long as the block runs; it ends with this process, even by SIGKILL."""
+async def _child(
+    log_fd: int, *arguments: str, before: tuple[str, ...] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a `roost` command for as long as the block runs; it ends with this process, even by SIGKILL.
+
+    before: words of another command, which becomes this one.
+    """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "roost.cli.main", *arguments,
+        *before, sys.executable, "-m", "roost.cli.main", *arguments,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log_fd,
         env=_environment(), start_new_session=True,
     )  # fmt: skip

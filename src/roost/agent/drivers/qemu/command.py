@@ -1,0 +1,142 @@
+"""The command line of a guest's QEMU: from its order and what its host has. Pure.
+
+Whatever a disk is, its format is stated and never probed. QEMU runs as an account of its own, in its own sandbox, with
+its NICs as open files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from roost.agent.drivers.qemu.nics import NicPlan
+from roost.seams.agent import GuestOrder
+
+PROGRAM = "qemu-system-x86_64"
+TCG_BUFFER_MB = 32
+CONSOLE_BYTES = 1024 * 1024
+KERNEL_LINE = "console=ttyS0 quiet mitigations=off random.trust_cpu=on panic=-1"
+SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+CPU_BY_ACCEL = {"kvm": "host", "tcg": "qemu64"}
+NICS_SPARE = 8
+"""PCI slots for NICs that come while a guest runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Whom QEMU runs as. groups: besides its own."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a guest's QEMU is to be, which both ends of a live migration have alike. type: of a version, no alias.
+
+    cpu: as QEMU calls it. cpu_name: the same, or what the machine's own is called.
+    """
+
+    accel: str
+    type: str
+    cpu: str
+    cpu_name: str
+
+
+class GuestFiles:
+    """Where a guest's files are. run: the folder that QEMU may write in; all else is the agent's.
+
+    meta: what the driver knows of it. qmp: QEMU's monitor. memory: of a guest that is suspended. console: what it said
+    last. errors: what its QEMU said.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run = folder, folder / "run"
+        self.qmp, self.pid, self.disk = self.run / "qmp", self.run / "pid", self.run / "disk.qcow2"
+        self.meta, self.memory = folder / "meta.json", folder / "memory"
+        self.console, self.errors = folder / "console.log", folder / "qemu.log"
+
+
+def guest_command(
+    order: GuestOrder,
+    *,
+    machine: Machine,
+    files: GuestFiles,
+    kernel: Path,
+    initrd: Path,
+    nics: Sequence[tuple[NicPlan, int]] = (),
+    account: Account | None = None,
+    waits_for_memory: bool = False,
+) -> list[str]:
+    """Return the arguments of a QEMU that is stopped before its first instruction.
+
+    It does not become a daemon by itself, which its sandbox forbids.
+    nics: with the number of the open file of each tap. waits_for_memory: it is told later where that comes from.
+    """
+    accel = f"tcg,tb-size={TCG_BUFFER_MB}" if machine.accel == "tcg" else machine.accel
+    arguments = [
+        *(account_command(account) if account is not None else ()),
+        *(PROGRAM, "-name", order.server_id, "-uuid", order.server_id),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX),
+        *("-machine", machine.type, "-accel", accel, "-cpu", machine.cpu),
+        *("-m", f"{order.ram_mb}M", "-smp", str(max(order.vcpus, 1))),
+        *("-kernel", str(kernel), "-initrd", str(initrd), "-append", kernel_line(order)),
+        *("-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=qmp,path={_value(files.qmp)},server=on,wait=off", "-mon", "chardev=qmp,mode=control"),
+        *("-pidfile", str(files.pid), "-S"),
+    ]
+    for slot in range(NICS_SPARE):
+        arguments += ["-device", f"pcie-root-port,id=port{slot},chassis={slot + 1}"]
+    if order.disk_gb:
+        arguments += ["-blockdev", disk_option(files.disk), "-device", "virtio-blk-pci,id=root,drive=disk"]
+    for number, (nic, fd) in enumerate(nics):
+        arguments += ["-netdev", f"tap,id={nic.tap},fd={fd}", "-device", nic_option(nic, slot=number)]
+    return [*arguments, "-incoming", "defer"] if waits_for_memory else arguments
+
+
+def kernel_line(order: GuestOrder) -> str:
+    """Return what the built-in image's kernel is told."""
+    return KERNEL_LINE if not order.hostname else f"{KERNEL_LINE} hostname={order.hostname}"
+
+
+def account_command(account: Account) -> list[str]:
+    """Return what runs a program as the account, without rights that it could get back."""
+    groups = ["--groups", ",".join(map(str, account.groups))] if account.groups else ["--clear-groups"]
+    identity = ["--reuid", str(account.uid), "--regid", str(account.gid), *groups]
+    return ["setpriv", *identity, "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+def disk_option(disk: Path) -> str:
+    """Return the root disk as -blockdev takes it; guests' discards reach the file."""
+    return f"driver=qcow2,node-name=disk,discard=unmap,file.driver=file,file.filename={_value(disk)}"
+
+
+def nic_option(nic: NicPlan, *, slot: int | None) -> str:
+    """Return the device of a NIC as -device takes it. slot: None behind no port of its own: there are so many."""
+    bus = f",bus=port{slot}" if slot is not None and slot < NICS_SPARE else ""
+    return f"virtio-net-pci,id=dev-{nic.tap},netdev={nic.tap},mac={nic.mac},host_mtu={nic.mtu},romfile={bus}"
+
+
+def _value(path: Path) -> str:
+    """Return a path as it is written within an option: QEMU reads two commas as one."""
+    return str(path).replace(",", ",,")
+
+
+def find_versioned(machine_help: str, alias: str = "q35") -> str | None:
+    """Return the type that an alias stands for, from what `-machine help` prints."""
+    for line in machine_help.splitlines():
+        words = line.split()
+        if words[:1] == [alias] and "(alias of " in line:
+            return line.rpartition("(alias of ")[2].split(")")[0]
+    return None
+
+
+def find_misfit(source: Machine, here: Machine, machine_help: str) -> str | None:
+    """Return why a guest of that machine cannot go on here, in words that end a sentence; None if it can."""
+    if source.accel != here.accel:
+        return f"it runs under {source.accel}, and this host has {here.accel}"
+    if source.cpu_name != here.cpu_name:
+        return f"it has the CPU {source.cpu_name}, and this host gives {here.cpu_name}"
+    if source.type not in {line.split()[0] for line in machine_help.splitlines() if line.split()}:
+        return f"it is a {source.type}, which this host's QEMU does not know"
+    return None

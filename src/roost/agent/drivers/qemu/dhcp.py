@@ -1,0 +1,188 @@
+"""DHCP for the guests of a host: for each segment a namespace of its own, with a dnsmasq in it that holds it open.
+
+It spends no address of any subnet: its interface has a link-local one. What it tells a guest is the order's. In IPv6 it
+sends from its link-local address, and has the subnet-router anycast address, so that it knows the prefix.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, ip_address, ip_network
+from pathlib import Path
+
+from roost.agent.drivers.programs import end_process, find_process, run_program
+from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, vlan_commands
+from roost.agent.drivers.state import write_whole
+from roost.seams.guests import NicSubnet
+
+INTERFACE = "eth0"
+"""Of the namespace."""
+METADATA_ADDRESS = "169.254.169.254"
+LEASE_S = 86400
+RA_INTERVAL_S = 60
+SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
+
+
+class SegmentFiles:
+    """Where the files of one segment's dnsmasq are. hosts: the guests that it knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.configuration, self.hosts, self.pid = folder / "dnsmasq.conf", folder / "hosts", folder / "pid"
+
+
+def subnets_of(nics: Sequence[NicPlan]) -> list[NicSubnet]:
+    """Return the subnets of a segment that its guests are told of, each once: the latest word on it."""
+    subnets = {subnet.cidr: subnet for nic in nics for subnet in nic.subnets}
+    return [subnets[cidr] for cidr in sorted(subnets)]
+
+
+def render_configuration(nics: Sequence[NicPlan], files: SegmentFiles) -> str:
+    """Return the configuration of a segment's dnsmasq."""
+    lines = [
+        *("port=0", "no-hosts", "no-resolv", "bind-interfaces", f"interface={INTERFACE}", "except-interface=lo"),
+        *("leasefile-ro", "dhcp-authoritative", "dhcp-ignore=tag:!known", "quiet-dhcp", "quiet-dhcp6", "quiet-ra"),
+        *("user=nobody", "group=nogroup", f"pid-file={files.pid}", f"dhcp-hostsfile={files.hosts}"),
+    ]
+    mtu = min((nic.mtu for nic in nics), default=1500)
+    for number, subnet in enumerate(subnets_of(nics)):
+        lines += _subnet_lines(subnet, tag=f"s{number}", mtu=mtu)
+    if any(line.startswith("dhcp-range=") and ":" in line.split(",")[1] for line in lines):
+        lines += [f"ra-param={INTERFACE},mtu:{mtu},{RA_INTERVAL_S},0"]
+    if any(subnet.ra_mode for subnet in subnets_of(nics)):
+        lines += ["enable-ra"]
+    return "\n".join(lines) + "\n"
+
+
+def _subnet_lines(subnet: NicSubnet, *, tag: str, mtu: int) -> list[str]:
+    network = ip_network(subnet.cidr)
+    if not isinstance(network, IPv4Network):
+        return _subnet_lines_v6(subnet, tag=tag)
+    if not subnet.dhcp:
+        return []
+    routes = [f"{route.destination},{route.nexthop}" for route in subnet.routes]
+    if routes and subnet.gateway:  # whoever reads these reads no other
+        routes.append(f"0.0.0.0/0,{subnet.gateway}")
+    return [
+        f"shared-network={INTERFACE},{network.network_address}",
+        f"dhcp-range=set:{tag},{network.network_address},static,{network.netmask},{LEASE_S}",
+        ",".join([f"dhcp-option=tag:{tag},option:router", *([subnet.gateway] if subnet.gateway else [])]),
+        ",".join([f"dhcp-option=tag:{tag},option:dns-server", *_of_version(subnet.dns, 4)]),
+        f"dhcp-option=tag:{tag},option:mtu,{mtu}",
+        *([f"dhcp-option=tag:{tag},option:classless-static-route,{','.join(routes)}"] if routes else []),
+    ]
+
+
+def _subnet_lines_v6(subnet: NicSubnet, *, tag: str) -> list[str]:
+    """Return what dnsmasq is told of an IPv6 subnet: advertisements as ra_mode asks, addresses as address_mode does."""
+    network = ip_network(subnet.cidr)
+    mode = {SLAAC: "ra-only", STATELESS: "ra-stateless"}.get(subnet.ra_mode or "", "static")
+    if mode == "static" and (not subnet.dhcp or STATEFUL not in (subnet.address_mode, subnet.ra_mode)):
+        return []
+    servers = ",".join(f"[{server}]" for server in _of_version(subnet.dns, 6))
+    return [
+        f"dhcp-range=set:{tag},{network.network_address},{mode},{network.prefixlen},{LEASE_S}",
+        *([f"dhcp-option=tag:{tag},option6:dns-server,{servers}"] if servers else []),
+    ]
+
+
+def _of_version(addresses: Sequence[str], version: int) -> list[str]:
+    return [address for address in addresses if ip_address(address).version == version]
+
+
+def render_hosts(nics: Sequence[NicPlan]) -> str:
+    """Return the line of each guest's NIC: its MAC, its first address of each version, its name."""
+    lines = []
+    for nic in nics:
+        v4, v6 = _of_version(nic.addresses, 4)[:1], _of_version(nic.addresses, 6)[:1]
+        words = [nic.mac, *v4, *(f"[{address}]" for address in v6), *([nic.hostname] if nic.hostname else [])]
+        lines.append(",".join(words))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, configuration: Path) -> str:
+    """Return what a shell in a new namespace does. interface: the cable's other end, which goes to process pid."""
+    anycast = [
+        f"{ip_network(subnet.cidr).network_address}/{ip_network(subnet.cidr).prefixlen}"
+        for subnet in subnets_of(nics)
+        if ip_network(subnet.cidr).version == 6
+    ]
+    return "\n".join(
+        [
+            "set -e",
+            "ip link set lo up",
+            f"ip link add {INTERFACE} type veth peer name {interface} netns {pid}",
+            f"ip address add {METADATA_ADDRESS}/32 dev {INTERFACE}",
+            f"ip link set {INTERFACE} up",
+            *(f"ip address add {address} dev {INTERFACE} nodad noprefixroute" for address in anycast),
+            f"exec dnsmasq --conf-file={shlex.quote(str(configuration))}",
+        ]
+    )
+
+
+class Dhcp:
+    """The dnsmasqs of one host. folder: of their files, one folder for each segment."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def apply(self, nics: Sequence[NicPlan]) -> None:
+        """Have exactly those segments served that have guests here, and each know exactly its guests.
+
+        Raises ProgramFailed.
+        """
+        nics_by_segment: dict[SegmentPlan, list[NicPlan]] = {}
+        for nic in nics:
+            nics_by_segment.setdefault(nic.segment, []).append(nic)
+        keys = {segment.key for segment in nics_by_segment}
+        for folder in list(self._folder.iterdir()) if self._folder.exists() else []:
+            if folder.name not in keys:
+                await self._stop(SegmentFiles(folder))
+        for segment, own in nics_by_segment.items():
+            await self._serve(segment, own)
+
+    async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
+        files = SegmentFiles(self._folder / segment.key)
+        texts: Mapping[Path, str] = {
+            files.hosts: render_hosts(nics),
+            files.configuration: render_configuration(nics, files),
+        }
+        changed = {path for path, text in texts.items() if not path.exists() or path.read_text() != text}
+        pid = self._find(files)
+        if pid is not None and not changed:
+            return
+        if pid is not None and files.configuration in changed:
+            await end_process(pid)  # and its namespace with it
+            pid = None
+        files.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        for path in changed:
+            write_whole(path, texts[path].encode())
+            path.chmod(0o644)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGHUP)  # it forgets no host that is gone, otherwise
+            return
+        await self._start(segment, nics, files)
+
+    async def _start(self, segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
+        files.pid.unlink(missing_ok=True)
+        if segment.tag is not None and not Path("/sys/class/net", segment.bridge).exists():
+            await run_program("ip", "-batch", "-", text="\n".join(vlan_commands(segment)) + "\n")
+        if Path("/sys/class/net", segment.interface).exists():
+            await run_program("ip", "link", "delete", segment.interface)
+        script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
+        await run_program("unshare", "--net", "--", "sh", "-c", script)
+        await run_program("ip", "link", "set", segment.interface, "master", segment.bridge, "up")
+
+    async def _stop(self, files: SegmentFiles) -> None:
+        if (pid := self._find(files)) is not None:
+            await end_process(pid)
+        for path in files.folder.iterdir():
+            path.unlink()
+        files.folder.rmdir()
+
+    @staticmethod
+    def _find(files: SegmentFiles) -> int | None:
+        return find_process(files.pid, "dnsmasq", f"--conf-file={files.configuration}")

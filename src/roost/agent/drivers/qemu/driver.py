@@ -1,0 +1,447 @@
+"""The driver whose guests are QEMU's: implements roost.agent.drivers.Driver for one host.
+
+Each guest has a folder with what is known of it, and a QEMU that is its own daemon: it goes on without the agent, and a
+new agent finds it by its process and its socket. What was half done when an agent died is ended at the next start: a
+launch leaves nothing, everything else is as it was reported last, or as its QEMU says.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from msgspec.structs import replace
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import ProgramFailed, run_program
+from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
+from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.host_network import HostNetwork, set_links
+from roost.agent.drivers.qemu.image import CACHE, ensure_image
+from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, SegmentPlan, plan_nics
+from roost.agent.drivers.qemu.qmp import Event, QmpError
+from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
+from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
+from roost.seams.guests import MemorySource
+
+PRIVATE = 0o066
+"""Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
+DRAIN_S = 2.0
+CONSOLE_KEPT_S = 86400.0
+"""How long the console of a guest is kept that was destroyed."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QemuOptions:
+    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own."""
+
+    host: str
+    directory: Path
+    bridges: Mapping[str, str]
+    machine: Machine
+    account: Account | None
+    migrate_listen: str = "0.0.0.0"
+    cache: Path = CACHE
+
+
+class QemuDriver(AgentState):
+    """Implements roost.agent.drivers.Driver."""
+
+    needs_descriptions = True
+
+    def __init__(self, options: QemuOptions) -> None:
+        """Lock the state directory. Raises StateInUse."""
+        self._options = options
+        super().__init__(options.directory, mode=0o711)
+        self._guests: dict[GuestKey, Guest] = {}
+        self._sendings: dict[GuestKey, Sending] = {}
+        self._point = MeetingPoint(options.migrate_listen)
+        kernel_is_new = self.is_kernel_new()
+        self._network = HostNetwork(options.directory, self._nics, kernel_is_new=kernel_is_new)
+        self._changed: set[GuestKey] = set()
+        self._changes = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sequence_file = options.directory / "sequence"
+        self._sequence = int(self._sequence_file.read_text()) if self._sequence_file.exists() else 0
+
+    async def open(self) -> None:
+        """Find the guests that are here, end what was half done, and listen for live migrations.
+
+        Raises ProgramFailed, OSError.
+        """
+        os.umask(PRIVATE)
+        kernel_is_new = self.is_kernel_new()
+        for folder in (self._options.directory / "guests", self._options.directory / "consoles"):
+            folder.mkdir(exist_ok=True, mode=0o711)
+        await self._point.open()
+        for folder in sorted((self._options.directory / "guests").iterdir()):
+            await self._find(GuestFiles(folder), kernel_is_new=kernel_is_new)
+        self.note_kernel()
+        await self._network.apply()
+        for guest in self._guests.values():
+            if guest.is_alive:
+                await set_links(guest.nics, up=guest.nics_up)
+        self._spawn(self._drain_consoles())
+
+    async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
+        """Take a guest as it is; what is half made goes."""
+        guest = read_guest(files, self._options.bridges, self._on_change)
+        if guest is None:
+            return
+        status = await find_status(guest)
+        if not guest.meta.made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
+            return await self._remove(guest)
+        self._guests[guest.meta.order.key] = guest
+        with guest.at_work():
+            state = await settle_guest(guest, status)
+        guest.nics_up = state in NICS_UP
+        if state != guest.meta.state:
+            died = state == "stopped" and not kernel_is_new
+            resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
+            self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
+
+    # What there is.
+
+    def guests_by_key(self) -> Mapping[GuestKey, ListedGuest]:
+        """Return the guests that are made."""
+        return {guest.key: guest for guest in self.list_guests()}
+
+    def list_guests(self) -> Sequence[ListedGuest]:
+        """Return the guests that are made, as they are now."""
+        over = self._network.is_over
+        return [_listed(guest, guest.nics_up and not over) for guest in self._guests.values() if guest.meta.made]
+
+    async def own_changes(self) -> Set[GuestKey]:
+        """Wait until guests have changed by themselves, and return them."""
+        await self._changes.wait()
+        self._changes.clear()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _on_change(self, guest: Guest, event: Event | None) -> None:
+        """Take note of what a guest's QEMU says, or of its end."""
+        if event is not None and event["event"] == "SHUTDOWN":
+            guest.reason = event.get("data", {}).get("reason", "")
+        key = guest.meta.order.key
+        is_here = self._guests.get(key) is guest and not guest.meta.leaving and guest.meta.state != "incoming"
+        if guest.working or not is_here:
+            return
+        if event is None:
+            shut = guest.reason in ("guest-shutdown", "host-signal")
+            self._told(guest, "stopped", None if shut else "crashed")
+        elif event["event"] == "STOP" and guest.meta.state == "running" and key not in self._sendings:
+            self._told(guest, "paused", None)
+
+    def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
+        guest.nics_up = state in NICS_UP
+        self._keep(guest, state=state, power_state=power_state)
+        self._changed.add(guest.meta.order.key)
+        self._changes.set()
+        self._spawn(self._network.apply())
+
+    def _keep(self, guest: Guest, *, state: Desired, power_state: PowerState | None = None, **other: bool) -> None:
+        """Write what a guest is now, with a sequence that is higher than all before."""
+        self._sequence += 1
+        write_whole(self._sequence_file, str(self._sequence).encode())
+        changes = {"made": True, "resume": False, "leaving": False, **other}
+        meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
+        guest.keep(meta)
+
+    # Guests.
+
+    async def launch(self, order: GuestOrder) -> None:
+        """Make the guest; what an earlier attempt left goes first. Raises LaunchFailed."""
+        if (former := self._guests.get(order.key)) is not None:
+            await self._remove(former)
+        guest = await self._plan(order)
+        self._guests[order.key] = guest
+        with _failing_plainly(), guest.at_work():
+            if order.desired == "incoming":
+                await self._receive(guest)
+            elif order.desired in NICS_UP:
+                await self._boot(guest, order.desired)
+            self._keep(guest, state=order.desired)
+
+    async def _plan(self, order: GuestOrder) -> Guest:
+        if order.image is not None and order.image.url:
+            raise LaunchFailed(f"image {order.image.id}: this agent has only the built-in image")
+        files = GuestFiles(self._options.directory / "guests" / order.server_id)
+        try:
+            nics = plan_nics(order, self._options.bridges)
+        except NicRefused as error:
+            raise LaunchFailed(str(error)) from error
+        missing = [nic.segment for nic in nics if not Path("/sys/class/net", _own_bridge(nic.segment)).exists()]
+        if missing:
+            raise LaunchFailed(f"this host has no bridge {_own_bridge(missing[0])}")
+        meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
+        guest = Guest(meta, files, nics, self._on_change)
+        guest.keep(meta)
+        return guest
+
+    async def _boot(self, guest: Guest, desired: Desired) -> None:
+        """Have its QEMU start, its NICs come up, and it run, in this order."""
+        suspended = guest.files.memory.exists()
+        image = await ensure_image(self._options.cache)
+        await self._network.apply()
+        try:
+            await guest.start(image, self._options.account, waits_for_memory=suspended)
+            if suspended:
+                await guest.read_memory()
+            await self._go_on(guest, desired)
+        except BaseException:
+            guest.nics_up = False
+            await guest.kill()
+            raise
+
+    async def _go_on(self, guest: Guest, desired: Desired) -> None:
+        """Have its NICs come up and it run. Switches learn where it is: DHCP, which stays here, tells them nothing."""
+        await self._set_nics(guest, up=True)
+        if desired == "running":
+            await guest.qmp.execute("cont")
+            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
+
+    async def _set_nics(self, guest: Guest, *, up: bool) -> None:
+        guest.nics_up = up
+        await self._network.apply()
+        if guest.is_alive:
+            await set_links(guest.nics, up=up)
+
+    async def change(self, order: GuestOrder) -> None:
+        """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
+        guest = self._guests[order.key]
+        try:
+            with _failing_plainly(), guest.at_work():
+                await self._carry_out(guest, order)
+        finally:
+            if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
+                self._on_change(guest, None)
+
+    async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
+        sending = self._sendings.get(order.key)
+        guest.change_order(order, plan_nics(order, self._options.bridges))
+        if order.desired in NICS_UP and order.meeting is not None:
+            return await self._send(guest, order.meeting)
+        if sending is not None and order.desired == "stopped":
+            return await self._hand_over(guest, sending)
+        if sending is not None:
+            await self._forget_sending(order.key)
+        elif order.desired == "stopped" and order.meeting is not None:
+            raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+        await self._become(guest, order)
+        self._keep(guest, state=order.desired)
+        if order.desired in NICS_UP:
+            guest.files.memory.unlink(missing_ok=True)
+
+    async def _become(self, guest: Guest, order: GuestOrder) -> None:
+        if order.desired == "stopped":
+            await guest.shut_down(soft=order.soft and guest.meta.state == "running")
+            await self._set_nics(guest, up=False)
+        elif order.desired == "suspended":
+            await self._suspend(guest)
+        elif guest.meta.state == "incoming":
+            await end_receiving(guest)
+            self._point.forget(order.key)
+            await self._go_on(guest, order.desired)
+        elif not guest.is_alive:
+            await self._boot(guest, order.desired)
+        else:
+            if order.desired == "paused":
+                await guest.qmp.execute("stop")
+            await self._go_on(guest, order.desired)
+
+    async def _suspend(self, guest: Guest) -> None:
+        """Write its memory to a file; a guest whose memory cannot be written goes on."""
+        await self._set_nics(guest, up=False)
+        await guest.qmp.execute("stop")
+        try:
+            await guest.write_memory()
+        except BaseException:
+            await self._go_on(guest, guest.meta.state)
+            raise
+        await guest.shut_down(soft=False)
+
+    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
+        """Leave nothing of the guest but its console's last words."""
+        guest = self._guests.get(key)
+        if guest is not None and guest.meta.order.attempt <= attempt:
+            await self._remove(guest)
+
+    async def _remove(self, guest: Guest) -> None:
+        key = guest.meta.order.key
+        guest.working = True
+        await self._forget_sending(key)
+        self._point.forget(key)
+        with contextlib.suppress(QmpError, LaunchFailed):
+            await guest.drain_console()
+        await guest.kill()
+        self._keep_console(guest)
+        shutil.rmtree(guest.files.folder, ignore_errors=True)
+        self._guests.pop(key, None)
+        await self._network.apply()
+
+    def _keep_console(self, guest: Guest) -> None:
+        folder = self._options.directory / "consoles"
+        for path in folder.iterdir():
+            if path.stat().st_mtime < time.time() - CONSOLE_KEPT_S:
+                path.unlink()
+        if guest.files.console.exists():
+            order = guest.meta.order
+            guest.files.console.rename(folder / f"{order.server_id}-{order.attempt}.log")
+
+    # Live migration.
+
+    def expect_memory(self, key: GuestKey) -> MemorySource | None:
+        """Return where the memory of a guest is awaited that is to be launched as incoming."""
+        return self._point.expect(key)
+
+    def hurry(self, key: GuestKey) -> None:
+        """Have the memory taken over as it is."""
+        if (meeting := self._point.find(key)) is not None:
+            meeting.hurried.set()
+
+    async def _receive(self, guest: Guest) -> None:
+        meeting = self._point.find(guest.meta.order.key)
+        if meeting is None:
+            raise LaunchFailed("the agent was started anew since it said where it awaits the guest's memory")
+        if guest.meta.order.hurry:
+            meeting.hurried.set()
+        offer = await meeting.wait_offer()
+        known = await run_program(PROGRAM, "-machine", "help")
+        misfit = find_misfit(offer.machine, self._options.machine, known)
+        if misfit is not None:
+            meeting.answer(Said(refused=misfit))
+            raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
+        guest.meta = replace(guest.meta, machine=offer.machine)
+        image = await ensure_image(self._options.cache)
+        await guest.start(image, self._options.account, waits_for_memory=True)
+        await self._network.apply()
+        await prepare_receiving(guest, meeting)
+        await meeting.wait_near()
+
+    async def _send(self, guest: Guest, source: MemorySource) -> None:
+        key = guest.meta.order.key
+        if (former := self._sendings.get(key)) is not None and former.token == source.token:
+            return
+        await self._forget_sending(key)
+        sending = self._sendings[key] = Sending(guest, source, self._options.account)
+        try:
+            await sending.begin()
+        except BaseException:
+            await self._forget_sending(key)
+            raise
+        self._spawn(self._watch(key, sending))
+
+    async def _watch(self, key: GuestKey, sending: Sending) -> None:
+        """Leave nothing of a live migration that its destination ends before the source was stopped."""
+        if await sending.fails() and self._sendings.get(key) is sending:
+            await self._forget_sending(key)
+
+    async def _hand_over(self, guest: Guest, sending: Sending) -> None:
+        """Send the rest of the memory: the guest's QEMU stands from then on, until it is destroyed or is to go on."""
+        key = guest.meta.order.key
+        try:
+            await self._set_nics(guest, up=False)
+            await sending.finish()
+        except BaseException:
+            await self._forget_sending(key)
+            await self._go_on(guest, guest.meta.state)
+            raise
+        self._keep(guest, state="stopped", leaving=True)
+        await self._sendings.pop(key).close()
+
+    async def _forget_sending(self, key: GuestKey) -> None:
+        if (sending := self._sendings.pop(key, None)) is not None:
+            await sending.cancel()
+
+    # NICs.
+
+    def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
+        """Return when NICs go down."""
+        return None if self._options.host in but_on else self._network.end_s
+
+    def limit_nics(self, at_s: float) -> None:
+        """Have NICs stay up no longer; it holds once this returns."""
+        if self._network.end_s is None or at_s < self._network.end_s:
+            self._network.note_end(at_s)
+            self._network.apply_now()
+
+    def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
+        """Have NICs go down then: soon after this returns, so that they may go down too early."""
+        if self._options.host not in but_on:
+            self._network.note_end(at_s)
+            self._spawn(self._network.apply())
+
+    def _nics(self) -> list[tuple[NicPlan, bool]]:
+        return [(nic, guest.nics_up) for guest in self._guests.values() for nic in guest.nics]
+
+    # Beside orders.
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the driver does not keep up", error=str(error))
+
+    async def _drain_consoles(self) -> None:
+        while True:
+            await asyncio.sleep(DRAIN_S)
+            for guest in list(self._guests.values()):
+                with contextlib.suppress(QmpError, LaunchFailed):
+                    if guest.is_alive:
+                        await guest.drain_console()
+
+    async def close(self) -> None:
+        """Close what is open; the guests stay."""
+        for key in list(self._sendings):
+            await self._forget_sending(key)
+        await self._point.close()
+        for task in list(self._tasks):
+            task.cancel()
+        for guest in self._guests.values():
+            await guest.disconnect()
+        self.unlock()
+
+
+@contextlib.contextmanager
+def _failing_plainly() -> Iterator[None]:
+    """Raise LaunchFailed for what programs, QEMU and files say."""
+    try:
+        yield
+    except (ProgramFailed, QmpError, NicRefused) as error:
+        raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
+    except OSError as error:
+        raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
+
+
+def _own_bridge(segment: SegmentPlan) -> str:
+    """Return the bridge that the host must have for a segment."""
+    return segment.uplink or segment.bridge
+
+
+def _listed(guest: Guest, nics_up: bool) -> ListedGuest:
+    """Return what a list says of a guest."""
+    meta = guest.meta
+    return describe_guest(
+        meta.order,
+        ListedGuest,
+        nics_up=nics_up,
+        state=meta.state,
+        power_state=meta.power_state or POWER_STATES.get(meta.state),
+        sequence=meta.sequence,
+        resume=meta.resume,
+    )

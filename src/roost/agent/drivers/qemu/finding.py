@@ -1,0 +1,78 @@
+"""What a new agent finds: the guests that the one before left, and what is right for each of them."""
+
+import shutil
+from collections.abc import Mapping
+
+import msgspec
+import structlog
+
+from roost.agent.drivers.programs import ProgramFailed
+from roost.agent.drivers.qemu.command import GuestFiles
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
+from roost.agent.drivers.qemu.moves import Sending
+from roost.agent.drivers.qemu.nics import NicRefused, plan_nics
+from roost.agent.drivers.qemu.qmp import QmpError
+from roost.seams.agent import NICS_UP, Desired
+
+UNKNOWN = "unknown"
+WITHOUT_MEMORY = ("", "inmigrate")
+"""What is said of a guest whose memory has not come: nobody sends it any more."""
+HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
+"""What QEMU says of a guest that an agent halted: by itself one halts for an error."""
+
+log = structlog.get_logger()
+
+
+def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChange) -> Guest | None:
+    """Return a guest whose folder is there; None where nothing was made in it yet, and it is deleted.
+
+    Raises ProgramFailed where this host reaches its networks no longer.
+    """
+    try:
+        meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
+        return Guest(meta, files, plan_nics(meta.order, bridges), on_change)
+    except (OSError, msgspec.MsgspecError):
+        shutil.rmtree(files.folder)
+        return None
+    except NicRefused as error:
+        raise ProgramFailed(f"server {files.folder.name} is on this host, and {error}") from error
+
+
+async def find_status(guest: Guest) -> str:
+    """Return what its QEMU says of a guest, which is connected then: "" without one, UNKNOWN if it does not answer."""
+    if guest.find_process() is None:
+        return ""
+    try:
+        await guest.connect()
+        status: str = (await guest.qmp.execute("query-status"))["status"]
+    except QmpError as error:  # it may run all the same: whoever orders something of it is told
+        log.error("a guest's QEMU does not answer", server_id=guest.meta.order.server_id, error=str(error))
+        return UNKNOWN
+    return status
+
+
+async def settle_guest(guest: Guest, status: str) -> Desired:
+    """Have a guest be what it was reported last, where its QEMU still can; return what it is. What runs goes on.
+
+    status: as find_status returns it. Raises QmpError, ProgramFailed.
+    """
+    state: Desired = guest.meta.state
+    if status == UNKNOWN:
+        return state
+    if not status:
+        await guest.kill()
+        return "suspended" if guest.files.memory.exists() and state != "stopped" else "stopped"
+    if guest.meta.leaving or state == "paused":
+        await guest.qmp.execute("stop")
+    elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
+        await Sending.end_leftovers(guest)
+        await guest.qmp.execute("cont")
+    elif state == "running" and status != "running":
+        state = "paused"
+    elif state in ("stopped", "suspended", "incoming") and status == "running":
+        state = "running"
+    elif state in ("stopped", "suspended"):
+        await guest.kill()
+    if state in NICS_UP:
+        guest.files.memory.unlink(missing_ok=True)
+    return state

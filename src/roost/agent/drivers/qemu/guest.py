@@ -1,0 +1,233 @@
+"""One guest on its host: what is known of it, its QEMU, and the connection to it."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import (
+    ProgramFailed,
+    end_process,
+    find_process,
+    start_daemon,
+    wait_process,
+)
+from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
+from roost.agent.drivers.qemu.disks import ensure_disk
+from roost.agent.drivers.qemu.host_network import run_ip
+from roost.agent.drivers.qemu.image import BootFiles
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
+from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
+from roost.agent.drivers.state import write_whole
+from roost.seams.agent import Desired, GuestOrder, PowerState
+
+SOFT_STOP_S = 60.0
+"""How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
+QUIT_S = 10.0
+MEMORY_S = 600.0
+"""How long memory may take to be written to its file, or read from it."""
+LOOK_S = 0.05
+
+
+class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is written of a guest. made: its launch came to its end. leaving: its memory is another host's by now."""
+
+    order: GuestOrder
+    state: Desired
+    machine: Machine
+    sequence: int = 0
+    made: bool = False
+    leaving: bool = False
+    power_state: PowerState | None = None
+    resume: bool = False
+
+
+OnChange = Callable[["Guest", Event | None], None]
+"""Called with each event of a guest's QEMU, and with None when it ends."""
+
+
+class Guest:
+    """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it."""
+
+    def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
+        self.meta = meta
+        self.files = files
+        self.nics = nics
+        self._on_change = on_change
+        self.nics_up = False
+        self.working = False
+        self.ended = asyncio.Event()
+        self.ended.set()
+        self.reason = ""
+        self._qmp: Qmp | None = None
+
+    @property
+    def qmp(self) -> Qmp:
+        """Return the connection to its QEMU. Raises LaunchFailed where there is none."""
+        if self._qmp is None or not self._qmp.is_open:
+            raise LaunchFailed("the guest's QEMU does not run")
+        return self._qmp
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether its QEMU runs."""
+        return self._qmp is not None and self._qmp.is_open
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether its QEMU ended, after it had answered."""
+        return self._qmp is not None and not self._qmp.is_open
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Have what it does meanwhile be asked for."""
+        self.working = True
+        try:
+            yield
+        finally:
+            self.working = False
+
+    def keep(self, meta: GuestMeta) -> None:
+        """Write what is known of it, whole or not at all."""
+        self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        write_whole(self.files.meta, msgspec.json.encode(meta))
+        self.meta = meta
+
+    def find_process(self) -> int | None:
+        """Return its QEMU's process, if it lives."""
+        return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
+
+    async def connect(self) -> None:
+        """Connect to its QEMU. Raises QmpError."""
+        qmp = self._qmp = await Qmp.connect(self.files.qmp)
+        self.ended.clear()
+        qmp.on_event = lambda event: self._on_change(self, event)
+        qmp.on_close = self._note_end
+
+    def _note_end(self) -> None:
+        self.ended.set()
+        self._on_change(self, None)
+
+    async def disconnect(self) -> None:
+        """Close the connection; its QEMU goes on."""
+        if self._qmp is not None:
+            await self._qmp.close()
+            self.ended.set()
+            self._qmp = None
+
+    async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
+        """Start its QEMU, which stands before its first instruction, with its NICs down.
+
+        Raises ProgramFailed and QmpError.
+        """
+        await self.kill()
+        order, run = self.meta.order, self.files.run
+        run.mkdir(mode=0o700, exist_ok=True)
+        if account is not None:
+            os.chown(run, account.uid, account.gid)
+        await ensure_disk(self.files.disk, order.disk_gb, account)
+        taps: list[int] = []
+        try:
+            for nic in self.nics:
+                taps.append(open_tap(nic.tap))
+            await run_ip([*link_commands(self.nics, up=False), *plug_commands(self.nics)])
+            command = guest_command(
+                order,
+                machine=self.meta.machine,
+                files=self.files,
+                kernel=image.kernel,
+                initrd=image.initrd,
+                nics=list(zip(self.nics, taps, strict=True)),
+                account=account,
+                waits_for_memory=waits_for_memory,
+            )
+            await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.errors)
+        except OSError as error:
+            raise ProgramFailed(f"a NIC cannot be made: {error.strerror}") from error
+        finally:
+            for fd in taps:
+                os.close(fd)
+        await self.connect()
+
+    async def shut_down(self, *, soft: bool) -> None:
+        """Have its QEMU end: with soft, the guest is asked first, and has a while. Raises ProgramFailed."""
+        pid = self.find_process()
+        with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
+            if soft:
+                await self.qmp.execute("system_powerdown")
+                await asyncio.wait_for(self.ended.wait(), SOFT_STOP_S)
+        with contextlib.suppress(QmpError, LaunchFailed, ProgramFailed):
+            await self.drain_console()
+            await self.qmp.execute("quit", timeout_s=QUIT_S)
+        with contextlib.suppress(ProgramFailed):
+            if pid is not None:
+                await wait_process(pid, timeout_s=QUIT_S)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Have no QEMU of it. Raises ProgramFailed."""
+        if (pid := self.find_process()) is not None:
+            await end_process(pid)
+        await self.disconnect()
+        for path in (self.files.pid, self.files.qmp):
+            path.unlink(missing_ok=True)
+
+    async def write_memory(self) -> None:
+        """Write the memory of a guest that stands to its file; its QEMU goes then. Raises QmpError, LaunchFailed."""
+        half = self.files.memory.with_suffix(".new")
+        fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            await self.qmp.send_file("memory", fd)
+            await self.qmp.execute("migrate-set-parameters", max_bandwidth=2**40)
+            await self.qmp.execute("migrate", uri="fd:memory")
+            await self.wait_migration("completed", within_s=MEMORY_S)
+        finally:
+            os.close(fd)
+        half.rename(self.files.memory)
+
+    async def read_memory(self) -> None:
+        """Have the guest be what its file has. Raises QmpError, LaunchFailed."""
+        with self.files.memory.open("rb") as file:
+            await self.qmp.send_file("memory", file.fileno())
+            await self.qmp.execute("migrate-incoming", uri="fd:memory")
+            await self.wait_migration("completed", within_s=MEMORY_S)
+
+    async def wait_migration(self, *wanted: str, within_s: float) -> str:
+        """Return the migration's status once it is one of these. Raises LaunchFailed when it failed or takes longer."""
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s:
+            migration = await self.qmp.execute("query-migrate")
+            status: str = migration.get("status", "none")
+            if status in wanted:
+                return status
+            if status in ("failed", "cancelled"):
+                raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', status)}")
+            await asyncio.sleep(LOOK_S)
+        raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s")
+
+    async def drain_console(self) -> None:
+        """Append what the guest said to its file, which is a ring. Raises QmpError, LaunchFailed."""
+        text = await self.qmp.execute("ringbuf-read", device="console", size=CONSOLE_BYTES, format="base64")
+        if text:
+            append_ring(self.files.console, base64.b64decode(text), CONSOLE_BYTES)
+
+    def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
+        """Note what it is ordered to be; its QEMU has that when it starts next."""
+        self.meta = replace(self.meta, order=order)
+        self.nics = nics
+
+
+def append_ring(path: Path, content: bytes, size: int) -> None:
+    """Append to a file; what is above its size goes from the front, half of it at once."""
+    with path.open("ab") as file:
+        file.write(content)
+    if path.stat().st_size > size:
+        write_whole(path, path.read_bytes()[-size // 2 :])

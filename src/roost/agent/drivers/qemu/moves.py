@@ -1,0 +1,375 @@
+"""Live migration: two agents meet over TCP, and QEMU's streams go through them.
+
+The destination listens. Who comes says a token, which is good for one meeting, and which stream it is: `control`, in
+which the two agents speak, then `mem` and `nbd`, which are carried to and from QEMU's Unix sockets as they are.
+The memory's copy is held before its end by throttling it: its rate follows what is left, so the guest runs on until
+the source is told to stop.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.qemu.command import Account, Machine
+from roost.agent.drivers.qemu.guest import Guest
+from roost.agent.drivers.qemu.qmp import QmpError
+from roost.seams.agent import GuestKey
+from roost.seams.guests import MemorySource
+
+CONTROL, MEMORY, DISK = "control", "mem", "nbd"
+LINE_S = 15.0
+"""How long the other agent may take for a line that needs no work."""
+MEET_S = 120.0
+"""How long the destination waits for the source."""
+READY_S = 120.0
+FINISH_S = 60.0
+LOOK_S = 0.05
+CHUNK = 1 << 18
+BOUND = 24 * 1024 * 1024
+"""Bytes of memory at which the copy is held."""
+RATE_LEAST = 8192
+RATE_MOST = 2**40
+TOKEN_BYTES = 32
+
+log = structlog.get_logger()
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """The first line of each connection."""
+
+    token: str
+    channel: str
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What the source says of its guest."""
+
+    machine: Machine
+    disk_gb: int
+
+
+class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What agents say to each other then. ready: send. refused: why not. near: the memory is nearly there."""
+
+    ready: bool = False
+    refused: str = ""
+    near: bool = False
+
+
+def rate_of(remaining: int) -> int:
+    """Return at how many bytes a second memory is to be copied: what is left above the bound, in a second."""
+    return max(RATE_LEAST, min(RATE_MOST, remaining - BOUND))
+
+
+async def relay(one: Streams, other: Streams) -> None:
+    """Carry bytes both ways until both are closed."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(CHUNK):
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+    await asyncio.gather(pump(one[0], other[1]), pump(other[0], one[1]))
+
+
+def say(writer: asyncio.StreamWriter, line: Struct) -> None:
+    """Send a line."""
+    writer.write(msgspec.json.encode(line) + b"\n")
+
+
+async def hear(reader: asyncio.StreamReader, kind: Any, *, within_s: float | None) -> Any:
+    """Return the next line. Raises LaunchFailed when it does not come."""
+    try:
+        async with asyncio.timeout(within_s):
+            line = await reader.readline()
+        return msgspec.json.decode(line, type=kind)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise LaunchFailed("the other host's agent ended the live migration") from error
+
+
+class Meeting:
+    """One live migration that its destination awaits. sockets: where QEMU takes the streams, as their names there."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.sockets: dict[str, Path] = {}
+        self.hurried = asyncio.Event()
+        self._met: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+
+    def meet(self, control: Streams) -> bool:
+        """Take the source's connection; return whether it is the first."""
+        if self._met.done():
+            return False
+        self._met.set_result(control)
+        return True
+
+    async def wait_offer(self) -> Offer:
+        """Return what the source says of its guest. Raises LaunchFailed."""
+        try:
+            reader, _ = await asyncio.wait_for(asyncio.shield(self._met), MEET_S)
+        except TimeoutError:
+            raise LaunchFailed(f"the source's agent did not come within {MEET_S:.0f} s") from None
+        offer: Offer = await hear(reader, Offer, within_s=LINE_S)
+        return offer
+
+    def answer(self, said: Said) -> None:
+        """Say to the source whether it is to send."""
+        say(self._met.result()[1], said)
+
+    async def wait_near(self) -> None:
+        """Wait until the memory is nearly there, or is to be taken over as it is. Raises LaunchFailed."""
+        near = asyncio.ensure_future(hear(self._met.result()[0], Said, within_s=None))
+        hurried = asyncio.ensure_future(self.hurried.wait())
+        try:
+            await asyncio.wait([near, hurried], return_when=asyncio.FIRST_COMPLETED)
+            if near.done():
+                near.result()
+        finally:
+            near.cancel()
+            hurried.cancel()
+
+    def close(self) -> None:
+        """End the conversation."""
+        if self._met.done() and not self._met.cancelled():
+            self._met.result()[1].close()
+        self._met.cancel()
+
+
+class MeetingPoint:
+    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it; of IPv6 in brackets."""
+
+    def __init__(self, address: str) -> None:
+        host, colon, port = address.rpartition(":")
+        self._host, self._port = (host, int(port)) if colon and not address.endswith("]") else (address, 0)
+        self._server: asyncio.Server | None = None
+        self._meetings: dict[GuestKey, Meeting] = {}
+
+    async def open(self) -> None:
+        """Listen. Raises OSError."""
+        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def expect(self, key: GuestKey) -> MemorySource:
+        """Return where the memory of a guest is awaited from now on, with a new token."""
+        self.forget(key)
+        meeting = self._meetings[key] = Meeting(secrets.token_urlsafe(TOKEN_BYTES))
+        return MemorySource(address=f"{self._host}:{self._port}", token=meeting.token)
+
+    def find(self, key: GuestKey) -> Meeting | None:
+        """Return the meeting of a guest."""
+        return self._meetings.get(key)
+
+    def forget(self, key: GuestKey) -> None:
+        """End the meeting of a guest, if there is one."""
+        if (meeting := self._meetings.pop(key, None)) is not None:
+            meeting.close()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a connection from whoever has a token."""
+        try:
+            hello: Hello = await hear(reader, Hello, within_s=LINE_S)
+            token = hello.token.encode()
+            meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
+            if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
+                return
+            if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
+                return await relay((reader, writer), await asyncio.open_unix_connection(socket))
+            log.warning("a stranger wants to send memory", channel=hello.channel)
+        except (LaunchFailed, OSError) as error:
+            log.warning("a stream of a live migration ends", error=str(error))
+        writer.close()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for key in list(self._meetings):
+            self.forget(key)
+        if self._server is not None:
+            self._server.close()
+
+
+async def prepare_receiving(guest: Guest, meeting: Meeting) -> None:
+    """Have a waiting QEMU take what the source sends. Raises QmpError."""
+    memory, disk = guest.files.run / MEMORY, guest.files.run / DISK
+    for path in (memory, disk):
+        path.unlink(missing_ok=True)
+    if guest.meta.order.disk_gb:
+        await guest.qmp.execute("nbd-server-start", addr={"type": "unix", "data": {"path": str(disk)}})
+        await guest.qmp.execute("block-export-add", type="nbd", id="far", node_name="disk", name="disk", writable=True)
+        meeting.sockets[DISK] = disk
+    await guest.qmp.execute("migrate-incoming", uri=f"unix:{memory}")
+    meeting.sockets[MEMORY] = memory
+    meeting.answer(Said(ready=True))
+
+
+async def end_receiving(guest: Guest) -> None:
+    """Have the guest be whole here: its memory has come. Raises QmpError, LaunchFailed."""
+    await guest.wait_migration("completed", within_s=FINISH_S)
+    if guest.meta.order.disk_gb:
+        with contextlib.suppress(QmpError):  # it was stopped before
+            await guest.qmp.execute("nbd-server-stop")
+
+
+class Sending:
+    """A guest's memory on its way to another host. token: of the meeting."""
+
+    def __init__(self, guest: Guest, source: MemorySource, account: Account | None) -> None:
+        self.token = source.token
+        self._host, _, self._port = source.address.rpartition(":")
+        self._guest = guest
+        self._account = account
+        self._servers: list[asyncio.Server] = []
+        self._relays: set[asyncio.Task[Any]] = set()
+        self._holding: asyncio.Task[None] | None = None
+        self._control: Streams | None = None
+
+    async def begin(self) -> None:
+        """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed, QmpError."""
+        guest, order = self._guest, self._guest.meta.order
+        reader, writer = self._control = await self._connect(CONTROL)
+        say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb))
+        answer: Said = await hear(reader, Said, within_s=READY_S)
+        if not answer.ready:
+            raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
+        await self.end_leftovers(guest)
+        if order.disk_gb:
+            await mirror_disk(guest, await self._serve(DISK))
+        path = await self._serve(MEMORY)
+        capability = {"capability": "pause-before-switchover", "state": True}
+        await guest.qmp.execute("migrate-set-capabilities", capabilities=[capability])
+        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=RATE_LEAST, downtime_limit=1)
+        await guest.qmp.execute("migrate", uri=f"unix:{path}")
+        near = asyncio.Event()
+        self._holding = asyncio.create_task(self._hold(near))
+        waiting = asyncio.ensure_future(near.wait())
+        await asyncio.wait([waiting, self._holding], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._holding.done():
+            self._holding.result()
+        say(writer, Said(near=True))
+
+    async def _hold(self, near: asyncio.Event) -> None:
+        """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed, QmpError."""
+        while True:
+            migration = await self._guest.qmp.execute("query-migrate")
+            if migration.get("status") in ("failed", "cancelled"):
+                raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
+            ram = migration.get("ram", {})
+            if migration.get("status") == "active" and ram.get("transferred"):
+                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+            is_near = ram.get("transferred") and ram["remaining"] <= 2 * BOUND
+            if is_near or migration.get("status") in ("pre-switchover", "completed"):
+                near.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def fails(self) -> bool:
+        """Wait until the copy ends; return whether it failed."""
+        assert self._holding is not None
+        await asyncio.wait([self._holding])
+        return not self._holding.cancelled() and self._holding.exception() is not None
+
+    async def finish(self) -> None:
+        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed, QmpError."""
+        qmp = self._guest.qmp
+        if self._holding is not None:
+            self._holding.cancel()
+        await qmp.execute("stop")
+        await end_mirror(self._guest)
+        await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
+        if await self._guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
+            await qmp.execute("migrate-continue", state="pre-switchover")
+            await self._guest.wait_migration("completed", within_s=FINISH_S)
+        if self._relays:
+            await asyncio.wait(self._relays, timeout=LINE_S)
+
+    async def cancel(self) -> None:
+        """Leave nothing of it; the guest is as it was."""
+        if self._holding is not None:
+            self._holding.cancel()
+        await self.end_leftovers(self._guest)
+        await self.close()
+
+    @classmethod
+    async def end_leftovers(cls, guest: Guest) -> None:
+        """Have a guest's QEMU send nothing, whoever had it do so."""
+        with contextlib.suppress(QmpError, LaunchFailed):
+            await guest.qmp.execute("migrate_cancel")
+        with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
+            await end_mirror(guest, force=True)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for server in self._servers:
+            server.close()
+        for task in self._relays:
+            task.cancel()
+        if self._control is not None:
+            self._control[1].close()
+
+    async def _connect(self, channel: str) -> Streams:
+        try:
+            async with asyncio.timeout(LINE_S):
+                reader, writer = await asyncio.open_connection(self._host.strip("[]"), int(self._port))
+        except (OSError, ValueError) as error:
+            raise LaunchFailed(f"the destination's agent is not reached at {self._host}:{self._port}") from error
+        say(writer, Hello(token=self.token, channel=channel))
+        return reader, writer
+
+    async def _serve(self, channel: str) -> Path:
+        """Return a socket whose one connection goes to the destination."""
+        path = self._guest.files.run / f"{channel}-out"
+        path.unlink(missing_ok=True)
+
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._relays.add(task := asyncio.ensure_future(self._carry(channel, (reader, writer))))
+            task.add_done_callback(self._relays.discard)
+
+        self._servers.append(await asyncio.start_unix_server(carry, path))
+        if self._account is not None:
+            os.chown(path, self._account.uid, self._account.gid)
+        return path
+
+    async def _carry(self, channel: str, local: Streams) -> None:
+        try:
+            await relay(local, await self._connect(channel))
+        finally:
+            local[1].close()
+
+
+async def mirror_disk(guest: Guest, path: Path) -> None:
+    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
+    server = {"type": "unix", "path": str(path)}
+    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
+    await guest.qmp.execute("blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full")
+    while (job := await _find_job(guest)) is None or not job["ready"]:
+        if job is None:
+            raise LaunchFailed("the root disk was not copied")
+        await asyncio.sleep(LOOK_S)
+
+
+async def end_mirror(guest: Guest, *, force: bool = False) -> None:
+    """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
+    if not guest.meta.order.disk_gb:
+        return
+    async with asyncio.timeout(FINISH_S):
+        if await _find_job(guest) is not None:
+            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+        while await _find_job(guest) is not None:
+            await asyncio.sleep(LOOK_S)
+    await guest.qmp.execute("blockdev-del", node_name="far")
+
+
+async def _find_job(guest: Guest) -> dict[str, Any] | None:
+    jobs: list[dict[str, Any]] = await guest.qmp.execute("query-block-jobs")
+    return next((job for job in jobs if job["device"] == "mirror"), None)

@@ -1,0 +1,261 @@
+"""A guest's NICs on its host: what each is plugged into, what it may send, and which of them are up.
+
+The text for nftables is the whole table, made from all guests at once: what is true replaces what was. A NIC that is
+not in the set `up` sends and receives nothing; with a promised end its element there has a time-out, so that it goes
+down by itself.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from roost.seams.agent import GuestOrder, GuestPort
+from roost.seams.guests import NicNetwork, NicSubnet
+
+TUN = "/dev/net/tun"
+TUNSETIFF = 0x400454CA
+IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
+FLAT, VLAN = "flat", "vlan"
+TAGS = range(1, 4095)
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+Addresses = IPv4Network | IPv6Network
+
+
+class NicRefused(Exception):
+    """This host cannot have the NIC; the text is a sentence for people."""
+
+
+class SegmentPlan(Struct, frozen=True, kw_only=True):
+    """A segment as a host has it. key: 12 characters, for names. bridge: what taps are plugged into.
+
+    uplink, tag: of a VLAN, the physical network's bridge and its tag; its own bridge is made for it.
+    """
+
+    key: str
+    bridge: str
+    uplink: str | None = None
+    tag: int | None = None
+
+    @property
+    def interface(self) -> str:
+        """Return the bridge's end of the cable to the segment's namespace."""
+        return f"rv{self.key}"
+
+
+class NicPlan(Struct, frozen=True, kw_only=True):
+    """A NIC as its host has it. allowed: (MAC, network) that it may send from; None for whatever it likes."""
+
+    tap: str
+    mac: str
+    mtu: int
+    hostname: str
+    addresses: tuple[str, ...]
+    segment: SegmentPlan
+    subnets: tuple[NicSubnet, ...]
+    allowed: tuple[tuple[str, str], ...] | None
+
+
+def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, ...]:
+    """Return the NICs of a guest. bridges: physical network -> bridge. Raises NicRefused."""
+    nics = []
+    for port, network_known in zip_longest(order.ports, order.networks[: len(order.ports)]):
+        if not MAC.fullmatch(port.mac_address):
+            raise NicRefused(f"a NIC on network {port.network_name} has no MAC address")
+        network = network_known or NicNetwork(port_id="")
+        nics.append(
+            NicPlan(
+                tap=f"rt{(port.port_id or hash_of(port.mac_address)).replace('-', '')[:12]}",
+                mac=port.mac_address,
+                mtu=network.mtu,
+                hostname=order.hostname,
+                addresses=port.addresses,
+                segment=plan_segment(port, network, bridges),
+                subnets=network.subnets,
+                allowed=_allowed(port, network) if network.port_security else None,
+            )
+        )
+    return tuple(nics)
+
+
+def plan_segment(port: GuestPort, network: NicNetwork, bridges: Mapping[str, str]) -> SegmentPlan:
+    """Return what a NIC is plugged into; where nobody says its segment, the host's only bridge. Raises NicRefused."""
+    segment, name = network.segment, port.network_name
+    if segment is None:
+        if len(bridges) != 1:
+            raise NicRefused(f"nobody says on which segment of network {name} the NIC is, and this host has several")
+        return SegmentPlan(key=hash_of(port.network_id), bridge=next(iter(bridges.values())))
+    if segment.network_type not in (FLAT, VLAN):
+        raise NicRefused(f"network {name} is of type {segment.network_type}: expected {FLAT} or {VLAN}")
+    bridge = bridges.get(segment.physical_network or "")
+    if bridge is None:
+        expected = ", ".join(sorted(bridges)) or "none, for lack of --bridge"
+        raise NicRefused(f"this host has no physical network {segment.physical_network} of network {name}: {expected}")
+    key = hash_of(segment.id)
+    if segment.network_type == FLAT:
+        return SegmentPlan(key=key, bridge=bridge)
+    if segment.segmentation_id not in TAGS:
+        raise NicRefused(f"network {name} has the VLAN tag {segment.segmentation_id}: expected 1 to 4094")
+    return SegmentPlan(key=key, bridge=f"rb{key}", uplink=bridge, tag=segment.segmentation_id)
+
+
+def hash_of(text: str) -> str:
+    """Return 12 hexadecimal digits that stand for a text in names of interfaces, which have 15 characters."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, str], ...]:
+    pairs = {(port.mac_address, str(ip_network(address))) for address in port.addresses}
+    for pair in network.pairs_allowed:
+        pairs.add((pair.mac_address or port.mac_address, str(ip_network(pair.ip_address, strict=False))))
+    return tuple(sorted(pairs))
+
+
+# What ip is told.
+
+
+def vlan_commands(segment: SegmentPlan) -> list[str]:
+    """Return what makes the bridge of a VLAN, for `ip -batch`; none for another segment."""
+    if segment.tag is None:
+        return []
+    tagged = f"rl{segment.key}"
+    return [
+        f"link add {segment.bridge} type bridge",
+        f"link add link {segment.uplink} name {tagged} type vlan id {segment.tag}",
+        f"link set {tagged} master {segment.bridge}",
+        f"link set {tagged} up",
+        f"link set {segment.bridge} up",
+    ]
+
+
+def plug_commands(nics: Iterable[NicPlan]) -> list[str]:
+    """Return what plugs taps into their bridges, for `ip -batch`."""
+    return [f"link set {nic.tap} mtu {nic.mtu} master {nic.segment.bridge}" for nic in nics]
+
+
+def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
+    """Return what sets taps up or down, for `ip -batch`."""
+    return [f"link set {nic.tap} {'up' if up else 'down'}" for nic in nics]
+
+
+def open_tap(name: str) -> int:
+    """Return the open file of a new tap, which goes with the last program that has it open. Raises OSError."""
+    fd = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+# What nft is told.
+
+BEGINNING = """\
+table bridge roost
+delete table bridge roost
+table bridge roost {
+"""
+CHAINS = """\
+	chain prerouting {
+		type filter hook prerouting priority -300; policy accept;
+		iifname "rt*" iifname != @up drop
+		iifname vmap @from
+		iifname "rt*" drop
+	}
+	chain forward {
+		type filter hook forward priority 0; policy accept;
+		iifname "rv*" oifname != "rt*" drop
+		oifname "rv*" iifname != "rt*" drop
+		iifname "rv*" icmpv6 type nd-neighbor-advert @th,64,16 != 0xfe80 drop
+		iifname "rt*" oifname != "rv*" udp dport { 67, 547 } drop
+	}
+	chain postrouting {
+		type filter hook postrouting priority 0; policy accept;
+		oifname "rt*" oifname != @up drop
+	}
+}
+"""
+
+
+def render_table(nics: Sequence[NicPlan], up: Mapping[str, int | None]) -> str:
+    """Return the whole table. up: tap -> whole seconds until it goes down by itself, None for never."""
+    elements = [f'"{tap}"' if ends_s is None else f'"{tap}" timeout {ends_s}s' for tap, ends_s in sorted(up.items())]
+    jumps = [f'"{nic.tap}" : jump from-{nic.tap}' for nic in nics]
+    text = BEGINNING
+    text += f"\tset up {{\n\t\ttype ifname\n\t\tflags timeout\n{_elements(elements)}\t}}\n"
+    for nic in nics:
+        rules = "".join(f"\t\t{rule}\n" for rule in nic_rules(nic))
+        text += f"\tchain from-{nic.tap} {{\n{rules}\t}}\n"
+    text += f"\tmap from {{\n\t\ttype ifname : verdict\n{_elements(jumps)}\t}}\n"
+    return text + CHAINS
+
+
+def _elements(elements: Sequence[str]) -> str:
+    return f"\t\telements = {{ {', '.join(elements)} }}\n" if elements else ""
+
+
+def nic_rules(nic: NicPlan) -> list[str]:
+    """Return the rules for what a guest sends: as itself alone, as no server of addresses, and as no router."""
+    if nic.allowed is None:
+        return ["accept"]
+    rules = [
+        "ether type ip udp sport 67 drop",
+        "ether type ip6 udp sport 547 drop",
+        "ether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop",
+    ]
+    own = [ip_network(network) for _, network in nic.allowed]
+    if advertised := [address for address in own if isinstance(address, IPv6Network)]:
+        advertised.append(IPv6Network(link_local(nic.mac)))
+        targets = ", ".join(_as_number(network) for network in collapse_addresses(advertised))
+        rules.append(f"ether type ip6 icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop")
+    for mac in sorted({nic.mac, *(mac for mac, _ in nic.allowed)}):
+        rules += _mac_rules(mac, [ip_network(network) for owner, network in nic.allowed if owner == mac])
+    return [*rules, "drop"]
+
+
+def _mac_rules(mac: str, networks: Sequence[Addresses]) -> list[str]:
+    """Return what is accepted from one MAC address."""
+    v4 = [item for item in networks if isinstance(item, IPv4Network)]
+    v6 = [item for item in networks if isinstance(item, IPv6Network)]
+    rules = [
+        f"ether saddr {mac} ether type 0x8035 accept",
+        f"ether saddr {mac} ether type ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept",
+    ]
+    if v4:
+        sources = ", ".join(_as_source(network) for network in collapse_addresses(v4))
+        rules.append(f"ether saddr {mac} ether type ip ip saddr {{ {sources} }} accept")
+        senders = ", ".join(_as_source(item) for item in collapse_addresses([*v4, IPv4Network("0.0.0.0")]))
+        rules.append(f"ether saddr {mac} ether type arp arp saddr ether {mac} arp saddr ip {{ {senders} }} accept")
+    if v6:
+        sources = ", ".join(_as_source(item) for item in collapse_addresses([*v6, IPv6Network(link_local(mac))]))
+        rules.append(f"ether saddr {mac} ether type ip6 ip6 saddr {{ {sources} }} accept")
+        questions = "{ nd-neighbor-solicit, nd-router-solicit, mld2-listener-report }"
+        rules.append(f"ether saddr {mac} ether type ip6 ip6 saddr :: icmpv6 type {questions} accept")
+    return rules
+
+
+def _as_source(network: Addresses) -> str:
+    return str(network.network_address) if network.num_addresses == 1 else str(network)
+
+
+def _as_number(network: IPv6Network) -> str:
+    """Return a network as a range of raw numbers: this nftables has no word for the target of an advertisement."""
+    first, last = int(network.network_address), int(network.broadcast_address)
+    return f"0x{first:032x}" if first == last else f"0x{first:032x}-0x{last:032x}"
+
+
+def link_local(mac: str) -> IPv6Address:
+    """Return the link-local address that follows from a MAC address."""
+    octets = bytes(int(part, 16) for part in mac.split(":"))
+    low = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    address = ip_address(b"\xfe\x80" + bytes(6) + low)
+    assert isinstance(address, IPv6Address)
+    return address

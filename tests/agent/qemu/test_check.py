@@ -1,0 +1,132 @@
+"""What is said of a machine."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roost.agent.drivers.qemu.check import PACKAGES, HostAsked, HostFacts, judge_host
+from roost.cli.qemu_options import read_bridges, read_host, read_machine
+from roost.platform.errors import BadRequest
+
+ASKED = HostAsked(bridges={"rack1": "br0"}, accel="auto", cpu=None, migrate_listen="192.0.2.10")
+FACTS: dict[str, Any] = {
+    "is_root": True,
+    "programs": frozenset(PACKAGES),
+    "has_busybox": True,
+    "has_tun": True,
+    "has_account": True,
+    "bridges": frozenset({"br0"}),
+    "image_is_cached": False,
+    "accel": "kvm",
+    "state": Path("/var/lib/roost/agent/h1"),
+}
+
+
+def test_a_machine_with_everything_is_fine() -> None:
+    findings = judge_host(ASKED, HostFacts(**FACTS))
+    assert (findings.lacks, findings.notes, findings.status) == ([], [], 0)
+    assert "Physical network rack1 is on bridge br0." in findings.fine
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"is_root": False}, "The agent needs root's rights, for NICs and namespaces: run it as root."),
+        (
+            {"programs": frozenset(PACKAGES) - {"nft", "dnsmasq"}},
+            "There is no nft, dnsmasq: apt install --no-install-recommends dnsmasq-base nftables",
+        ),
+        ({"has_busybox": False}, "The built-in image needs busybox: apt install busybox-static"),
+        ({"has_tun": False}, "/dev/net/tun cannot be opened: modprobe tun"),
+        ({"has_account": False}, "QEMU has no account to run as: useradd --system --no-create-home roost-qemu"),
+        (
+            {"bridges": frozenset()},
+            "There is no bridge br0 for physical network rack1: ip link add br0 type bridge",
+        ),
+        ({"state": Path("/", "x" * 60)}, f"--state /{'x' * 60} is too long: 51 characters are the most"),
+    ],
+)
+def test_each_lack_is_one_sentence(facts: dict[str, Any], sentence: str) -> None:
+    findings = judge_host(ASKED, HostFacts(**FACTS | facts))
+    assert findings.lacks == [sentence]
+    assert findings.status == 2
+
+
+def test_an_image_that_was_packed_needs_no_busybox() -> None:
+    assert judge_host(ASKED, HostFacts(**FACTS | {"has_busybox": False, "image_is_cached": True})).status == 0
+
+
+def test_what_is_slow_or_without_a_network_is_told() -> None:
+    slow = judge_host(ASKED, HostFacts(**FACTS | {"accel": "tcg"}))
+    assert slow.notes == ["No guest boots under KVM here: guests run under TCG, many times slower."]
+    assert slow.status == 1
+    alone = HostAsked(bridges={}, accel="tcg", cpu=None, migrate_listen="")
+    assert judge_host(alone, HostFacts(**FACTS | {"accel": "tcg"})).notes == [
+        "No --bridge was said: only guests without NICs can be here."
+    ]
+
+
+@pytest.mark.parametrize("words", [["rack1"], ["=br0"], ["rack1="], ["a=b", "a=c"], ["a=" + "b" * 16], ["a=../b"]])
+def test_a_bridge_that_is_none_is_refused(words: list[str]) -> None:
+    with pytest.raises(BadRequest, match=f"--bridge {words[-1]}: expected PHYSNET=BRIDGE"):
+        read_bridges(words)
+
+
+def test_a_name_may_have_an_equals_sign_in_its_bridge_alone_once() -> None:
+    assert read_bridges(["rack1=br0", "rack2=br1"]) == {"rack1": "br0", "rack2": "br1"}
+    assert read_bridges(None) == {}
+
+
+OPTIONS: dict[str, Any] = {
+    **{"accel": "auto", "cpu": None, "bridge": ["rack1=br0"], "migrate_listen": None, "api": "http://127.0.0.1:1"},
+    **{"fleet": None, "host": ["h1"], "physical_network": None},
+    **{"reserve_cpus": 10**6, "reserve_memory": 0, "reserve_disk": 0},
+}
+
+
+def test_this_machine_is_the_host() -> None:
+    assert read_host(OPTIONS).migrate_listen == "127.0.0.1"
+    machine = read_machine(OPTIONS, Path("agent/h1"))
+    assert machine.vcpus == 1, "what is reserved is gone, but for one"
+    assert machine.ram_mb > 100
+    assert machine.physical_networks == ("rack1",)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"fleet": "all"}, "--driver qemu serves one host, this machine"),
+        ({"host": ["a", "b"]}, "--driver qemu serves one host, this machine"),
+        ({"physical_network": ["rack1"]}, "--driver qemu reaches those of --bridge"),
+    ],
+)
+def test_only_one_host_is_this_machine(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
+        read_machine(OPTIONS | words, Path("agent"))
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("192.0.2.10", True),
+        ("rack1-h1:4444", True),
+        ("[2001:db8::1]", True),
+        ("[2001:db8::1]:4444", True),
+        ("2001:db8::1", False),
+        ("", False),
+        ("a:b", False),
+    ],
+)
+def test_where_memory_is_awaited_is_an_address(address: str, is_one: bool) -> None:
+    words = OPTIONS | {"migrate_listen": address}
+    if is_one:
+        assert read_host(words).migrate_listen == address
+    else:
+        with pytest.raises(BadRequest, match=r"--migrate-listen .*: expected an address such as"):
+            read_host(words)
+
+
+def test_an_accelerator_that_is_none_is_refused() -> None:
+    with pytest.raises(BadRequest, match="--accel xen: expected auto, kvm, tcg"):
+        read_host(OPTIONS | {"accel": "xen"})

@@ -1,0 +1,87 @@
+"""What a new agent makes of the guests that it finds: every state that was written, with all that QEMU may say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import make_order
+
+from roost.agent.drivers.qemu.command import GuestFiles, Machine
+from roost.agent.drivers.qemu.finding import UNKNOWN, find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+
+MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
+
+
+class ScriptedGuest(Guest):
+    """A guest whose QEMU says yes to everything, and remembers what was asked of it."""
+
+    def __init__(self, meta: GuestMeta, files: GuestFiles) -> None:
+        super().__init__(meta, files, (), lambda _guest, _event: None)
+        self.asked_for: list[str] = []
+        self._qmp = self  # type: ignore[assignment]
+        self.is_open = True
+
+    async def execute(self, command: str, **_arguments: Any) -> Any:
+        self.asked_for.append(command)
+        return {}
+
+    async def kill(self) -> None:
+        self.asked_for.append("kill")
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "memory", "found", "did"),
+    [
+        ("running", "running", False, "running", []),
+        ("running", "paused", False, "running", ["migrate_cancel", "cont"]),
+        ("running", "postmigrate", True, "running", ["migrate_cancel", "cont"]),
+        ("running", "io-error", False, "paused", []),
+        ("running", "", False, "stopped", ["kill"]),
+        ("running", "", True, "suspended", ["kill"]),
+        ("running", UNKNOWN, False, "running", []),
+        ("paused", "running", False, "paused", ["stop"]),
+        ("paused", "", False, "stopped", ["kill"]),
+        ("stopped", "", False, "stopped", ["kill"]),
+        ("stopped", "prelaunch", False, "stopped", ["kill"]),
+        ("stopped", "running", False, "running", []),
+        ("suspended", "", True, "suspended", ["kill"]),
+        ("suspended", "inmigrate", True, "suspended", ["kill"]),
+        ("suspended", "running", True, "running", []),
+        ("incoming", "paused", False, "incoming", []),
+        ("incoming", "running", False, "running", []),
+        ("leaving", "postmigrate", False, "stopped", ["stop"]),
+        ("leaving", "", False, "stopped", ["kill"]),
+    ],
+)
+async def test_a_guest_is_what_was_reported_unless_it_runs(
+    tmp_path: Path, state: Any, status: str, memory: bool, found: str, did: list[str]
+) -> None:
+    leaving = state == "leaving"
+    meta = GuestMeta(
+        order=make_order(), state="stopped" if leaving else state, machine=MACHINE, made=True, leaving=leaving
+    )
+    guest = ScriptedGuest(meta, GuestFiles(tmp_path))
+    if memory:
+        guest.files.memory.write_text("")
+    assert await settle_guest(guest, status) == found
+    assert guest.asked_for == did
+    assert guest.files.memory.exists() == (memory and found == "suspended")
+
+
+async def test_a_folder_in_which_nothing_was_made_is_deleted(tmp_path: Path) -> None:
+    files = GuestFiles(tmp_path / "guest")
+    files.run.mkdir(parents=True)
+    assert read_guest(files, {}, lambda _guest, _event: None) is None
+    assert not files.folder.exists()
+
+
+async def test_what_is_written_is_read(tmp_path: Path) -> None:
+    files = GuestFiles(tmp_path / "guest")
+    meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, sequence=7, made=True)
+    Guest(meta, files, (), lambda _guest, _event: None).keep(meta)
+    guest = read_guest(files, {"rack1": "br0"}, lambda _guest, _event: None)
+    assert guest is not None
+    assert guest.meta == meta
+    assert [nic.tap for nic in guest.nics] == ["rt0a1b2c3d4e5f"]
+    assert await find_status(guest) == ""

@@ -1,0 +1,141 @@
+"""What NICs are plugged into, and what nftables is told of them."""
+
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import FLAT, MAC, NETWORK_ID, SUBNET_V6, make_network, make_order, make_port
+
+from roost.agent.drivers.qemu.nics import (
+    NicPlan,
+    NicRefused,
+    hash_of,
+    link_commands,
+    link_local,
+    nic_rules,
+    plan_nics,
+    plug_commands,
+    render_table,
+    vlan_commands,
+)
+from roost.seams.guests import AddressPair, NicSegment
+
+BRIDGES = {"rack1": "br0"}
+TAP = "rt0a1b2c3d4e5f"
+OWN_V6 = "2001:db8::5054:ff:fe00:2"
+IS_MAC = f"ether saddr {MAC} ether type"
+
+
+def _nic(port: dict[str, Any] | None = None, **network: Any) -> NicPlan:
+    order = make_order(ports=(make_port(**port or {}),), networks=(make_network(**network),))
+    return plan_nics(order, BRIDGES)[0]
+
+
+def test_a_nic_of_a_flat_segment_is_on_its_physical_networks_bridge() -> None:
+    nic = _nic(mtu=1450)
+    assert (nic.tap, nic.segment.bridge, nic.segment.tag) == (TAP, "br0", None)
+    assert nic.segment.interface == f"rv{hash_of(FLAT.id)}"
+    assert vlan_commands(nic.segment) == []
+    assert plug_commands([nic]) == [f"link set {TAP} mtu 1450 master br0"]
+    assert link_commands([nic], up=True) == [f"link set {TAP} up"]
+    assert all(len(name) < 16 for name in (nic.tap, nic.segment.interface, nic.segment.bridge))
+
+
+def test_a_vlan_has_a_bridge_of_its_own() -> None:
+    segment = NicSegment(id="x", network_type="vlan", physical_network="rack1", segmentation_id=101)
+    plan = _nic(segment=segment).segment
+    key = hash_of("x")
+    assert (plan.bridge, plan.uplink, plan.tag) == (f"rb{key}", "br0", 101)
+    assert vlan_commands(plan) == [
+        f"link add rb{key} type bridge",
+        f"link add link br0 name rl{key} type vlan id 101",
+        f"link set rl{key} master rb{key}",
+        f"link set rl{key} up",
+        f"link set rb{key} up",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("segment", "bridges", "reason"),
+    [
+        ({"network_type": "vxlan"}, BRIDGES, "network public is of type vxlan: expected flat or vlan"),
+        ({"physical_network": "rack9"}, BRIDGES, "this host has no physical network rack9 of network public: rack1"),
+        ({"physical_network": "rack1"}, {}, "no physical network rack1 of network public: none, for lack of --bridge"),
+        ({"network_type": "vlan", "segmentation_id": 4095}, BRIDGES, "has the VLAN tag 4095: expected 1 to 4094"),
+        ({"network_type": "vlan"}, BRIDGES, "has the VLAN tag None: expected 1 to 4094"),
+        (None, {"a": "br0", "b": "br1"}, "nobody says on which segment of network public the NIC is"),
+    ],
+)
+def test_a_segment_that_is_not_here_is_refused(
+    segment: dict[str, Any] | None, bridges: dict[str, str], reason: str
+) -> None:
+    words = {"id": "x", "network_type": "flat", "physical_network": "rack1"}
+    network = make_network(segment=None if segment is None else NicSegment(**words | segment))
+    with pytest.raises(NicRefused, match=reason):
+        plan_nics(make_order(networks=(network,)), bridges)
+
+
+def test_without_a_word_on_its_segment_a_nic_is_on_the_only_bridge() -> None:
+    nic = plan_nics(make_order(networks=()), BRIDGES)[0]
+    assert nic.segment.bridge == "br0"
+    assert nic.segment.key == hash_of(NETWORK_ID)
+
+
+def test_networks_are_those_of_the_ports_in_their_order() -> None:
+    ports = (make_port(port_id=None), make_port(port_id=None, mac="52:54:00:00:00:03"))
+    networks = (make_network(port_id="", mtu=1400), make_network(port_id="", mtu=9000))
+    nics = plan_nics(make_order(ports=ports, networks=networks), BRIDGES)
+    assert [nic.mtu for nic in nics] == [1400, 9000]
+    assert len({nic.tap for nic in nics}) == 2
+
+
+def test_a_guest_sends_as_itself_alone() -> None:
+    rules = nic_rules(_nic())
+    assert rules == [
+        "ether type ip udp sport 67 drop",
+        "ether type ip6 udp sport 547 drop",
+        "ether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop",
+        f"{IS_MAC} 0x8035 accept",
+        f"{IS_MAC} ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept",
+        f"{IS_MAC} ip ip saddr {{ 10.1.0.2 }} accept",
+        f"{IS_MAC} arp arp saddr ether {MAC} arp saddr ip {{ 0.0.0.0, 10.1.0.2 }} accept",
+        "drop",
+    ]
+
+
+def test_an_ipv6_guest_advertises_its_own_addresses_alone() -> None:
+    rules = nic_rules(_nic({"addresses": (OWN_V6,)}, subnets=(SUBNET_V6,)))
+    own, local = "0x20010db800000000505400fffe000002", "0xfe80000000000000505400fffe000002"
+    assert f"ether type ip6 icmpv6 type nd-neighbor-advert @th,64,128 != {{ {own}, {local} }} drop" in rules
+    assert f"{IS_MAC} ip6 ip6 saddr {{ {OWN_V6}, fe80::5054:ff:fe00:2 }} accept" in rules
+    assert not any("ip saddr {" in rule for rule in rules)
+
+
+def test_allowed_pairs_are_allowed_with_their_mac() -> None:
+    pairs = (
+        AddressPair(ip_address="10.1.0.0/30"),  # has the NIC's own address, which nft would call a conflict
+        AddressPair(ip_address="10.9.0.0/24", mac_address="52:54:00:00:00:99"),
+    )
+    rules = nic_rules(_nic(pairs_allowed=pairs))
+    assert f"{IS_MAC} ip ip saddr {{ 10.1.0.0/30 }} accept" in rules
+    assert "ether saddr 52:54:00:00:00:99 ether type ip ip saddr { 10.9.0.0/24 } accept" in rules
+    assert not any(MAC in rule and "10.9." in rule for rule in rules)
+    everything = nic_rules(_nic(pairs_allowed=(AddressPair(ip_address="0.0.0.0/0"),)))
+    assert f"{IS_MAC} arp arp saddr ether {MAC} arp saddr ip {{ 0.0.0.0/0 }} accept" in everything
+
+
+def test_without_port_security_nothing_is_asked() -> None:
+    assert nic_rules(_nic(port_security=False)) == ["accept"]
+
+
+def test_the_table_replaces_what_was_and_says_which_nics_are_up() -> None:
+    text = render_table([_nic()], {TAP: 119})
+    assert text.startswith("table bridge roost\ndelete table bridge roost\ntable bridge roost {\n")
+    assert f'elements = {{ "{TAP}" timeout 119s }}' in text
+    assert f'elements = {{ "{TAP}" : jump from-{TAP} }}' in text
+    assert f'elements = {{ "{TAP}" }}' in render_table([_nic()], {TAP: None})
+    assert "elements" not in render_table([], {})
+    assert f'"{TAP}" timeout' not in render_table([_nic()], {})
+
+
+def test_link_local_addresses_follow_from_macs() -> None:
+    assert str(link_local(MAC)) == "fe80::5054:ff:fe00:2"

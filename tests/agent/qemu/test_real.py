@@ -1,0 +1,261 @@
+"""The driver with real guests, on hosts that are network namespaces."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import MAC, SERVER_ID, make_network, make_order
+from tests.agent.qemu.site import Failed, Host, Site
+
+from roost.seams.agent import GuestOrder
+from roost.seams.guests import MemorySource, NicSegment
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+ADDRESS = "10.1.0.2"
+OTHER_ID = SERVER_ID.replace("0001", "0002")
+
+
+class Client:
+    """Someone who holds a TCP connection to a guest's echo port, and counts."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._stopped = False
+        self.rounds = 0
+        self.worst_s = 0.0
+        self._task = asyncio.create_task(asyncio.to_thread(self._talk))
+
+    def abandon(self) -> None:
+        """End it where it is, if it was not stopped."""
+        self._stopped = True
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _talk(self) -> None:
+        self._connection.settimeout(20)
+        while not self._stopped:
+            words, began_s = f"{self.rounds}\n".encode(), time.monotonic()
+            self._connection.sendall(words)
+            answer = b""
+            while len(answer) < len(words):
+                part = self._connection.recv(100)
+                assert part, "the connection was closed"
+                answer += part
+            assert answer == words
+            self.rounds += 1
+            self.worst_s = max(self.worst_s, time.monotonic() - began_s)
+            time.sleep(0.02)
+
+    async def stop(self) -> None:
+        """End it; raises what went wrong."""
+        self._stopped = True
+        try:
+            await asyncio.wait_for(self._task, 25)
+        finally:
+            self._connection.close()
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[list[Client]]:
+    """Give a list of clients, which are ended."""
+    clients: list[Client] = []
+    yield clients
+    for client in clients:
+        client.abandon()
+
+
+def on(host: Host, desired: str = "running", **other: Any) -> GuestOrder:
+    return make_order(desired, host=host.name, **other)
+
+
+async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site) -> None:
+    host = site.add_host("a")
+    await host.start()
+    await host.launch(on(host))
+    await site.wait_ping(ADDRESS)
+    said = await host.wait_console(SERVER_ID, ADDRESS)
+    assert f"eth0 {MAC} {ADDRESS}/24 web" in said
+    assert len(host.taps()) == 1
+    pid = host.pid(SERVER_ID)
+    assert _account_of(pid) != "0"
+
+    await host.kill()  # of the agent: the guest goes on, and is found
+    assert site.pings(ADDRESS)
+    await host.start()
+    assert await host.states() == {SERVER_ID: ("running", "running")}
+    assert host.pid(SERVER_ID) == pid
+
+    await host.change(on(host, "paused"))
+    assert not site.pings(ADDRESS)
+    assert await host.states() == {SERVER_ID: ("paused", "paused")}
+    await host.change(on(host))
+    await site.wait_ping(ADDRESS)
+
+    connection = site.connect(ADDRESS)
+    await host.change(on(host, "suspended"))
+    assert not host.taps()
+    assert not _is_alive(pid)
+    await host.change(on(host))
+    connection.sendall(b"after")
+    assert connection.recv(5) == b"after"  # its memory is what it was
+    connection.close()
+
+    pid = host.pid(SERVER_ID)
+    own = host.ask("own")
+    os.kill(pid, signal.SIGKILL)
+    assert await asyncio.wait_for(own, 5) == [[SERVER_ID, "a"]]
+    assert await host.states() == {SERVER_ID: ("stopped", "crashed")}
+    assert not host.taps()
+
+    await host.change(on(host))
+    await site.wait_ping(ADDRESS)
+    began_s = time.monotonic()
+    await host.change(on(host, "stopped", soft=True))
+    assert time.monotonic() - began_s < 50  # it shut down when it was asked to
+    assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
+    assert not site.pings(ADDRESS)
+
+    await host.destroy(SERVER_ID)
+    assert await host.states() == {}
+    assert not (host.state / "guests" / SERVER_ID).exists()
+    assert not list((host.state / "segments").iterdir())
+    assert (host.state / "consoles" / f"{SERVER_ID}-1.log").read_text().startswith("roost: started")
+
+
+async def test_nics_go_down_by_themselves_when_their_time_is_over(site: Site) -> None:
+    host = site.add_host("a")
+    await host.start()
+    await host.ask("limit", s=3600)
+    await host.launch(on(host))
+    await site.wait_ping(ADDRESS)
+    await host.ask("end", s=2.0)
+    await asyncio.sleep(0.5)
+    await host.kill()  # they go down also when the agent is dead
+    await asyncio.sleep(2.0)
+    assert not site.pings(ADDRESS)
+    await host.start()
+    assert not (await host.ask("list"))[0]["nics"][0]["up"]
+    assert not site.pings(ADDRESS)
+    await host.ask("end", s=None)
+    await site.wait_ping(ADDRESS, within_s=5)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.15, 0.3])
+async def test_a_launch_that_was_half_done_leaves_nothing(site: Site, after_s: float) -> None:
+    host = site.add_host("a")
+    await host.start()
+    launching = host.ask("launch", order=on(host))
+    await asyncio.sleep(after_s)
+    done = launching.done()
+    await host.kill()
+    await host.start()
+    present = await host.states()
+    assert present in ({}, {SERVER_ID: ("running", "running")})
+    assert present or not done
+    if not present:
+        assert not list((host.state / "guests").iterdir())
+        assert not host.taps()
+    await host.launch(on(host, attempt=2))
+    assert await host.states() == {SERVER_ID: ("running", "running")}
+
+
+async def _meet(source: Host, dest: Host, **other: Any) -> tuple[Any, GuestOrder]:
+    """Begin a live migration; return what the destination's launch becomes, and the source's order."""
+    answer = await dest.ask("expect", server=SERVER_ID, host=dest.name)
+    launching = dest.ask("launch", order=on(dest, "incoming", attempt=2, **other))
+    meeting = MemorySource(**answer)
+    assert meeting.address.startswith(f"{dest.address}:")
+    return launching, on(source, meeting=meeting, **other)
+
+
+async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Client], record_property: Any) -> None:
+    source, dest = site.add_host("a"), site.add_host("b")
+    await asyncio.gather(source.start(), dest.start())
+    await source.launch(on(source, disk_gb=1))
+    await site.wait_ping(ADDRESS)
+    clients.append(client := Client(await asyncio.to_thread(site.connect, ADDRESS)))
+
+    launching, order = await _meet(source, dest, disk_gb=1)  # an abort, before the source is stopped
+    await asyncio.gather(launching, source.change(order))
+    await dest.destroy(SERVER_ID, attempt=2)
+    assert await dest.states() == {}
+    assert await source.states() == {SERVER_ID: ("running", "running")}
+    before = client.rounds
+    await asyncio.sleep(1)
+    assert client.rounds > before
+
+    launching, order = await _meet(source, dest, disk_gb=1)
+    await asyncio.gather(launching, source.change(order))
+    assert await dest.states() == {SERVER_ID: ("incoming", None)}
+    assert not dest.taps()
+    before = client.rounds
+    await asyncio.sleep(1)
+    assert client.rounds > before  # the source runs on while it is held
+    client.worst_s = 0
+    await source.change(on(source, "stopped", disk_gb=1))
+    assert not source.taps()
+    await dest.change(on(dest, attempt=2, disk_gb=1))
+    await asyncio.sleep(2)
+    before = client.rounds
+    await asyncio.sleep(1)
+    assert client.rounds > before
+    await client.stop()
+    sys.stderr.write(f"live migration: {client.rounds} rounds, the longest {client.worst_s:.2f} s\n")
+    await source.destroy(SERVER_ID)
+    assert site.pings(ADDRESS)
+
+
+async def test_an_abort_after_the_source_was_stopped_leaves_it_running(site: Site, clients: list[Client]) -> None:
+    source, dest = site.add_host("a"), site.add_host("b")
+    await asyncio.gather(source.start(), dest.start())
+    await source.launch(on(source))
+    await site.wait_ping(ADDRESS)
+    clients.append(client := Client(await asyncio.to_thread(site.connect, ADDRESS)))
+    launching, order = await _meet(source, dest)
+    await asyncio.gather(launching, source.change(order))
+    await source.change(on(source, "stopped"))
+    await dest.kill()
+    await source.change(on(source))
+    await client.stop()
+    assert await source.states() == {SERVER_ID: ("running", "running")}
+
+    await dest.start()
+    launching, order = await _meet(source, dest)
+    for guest in await dest.ask("list"):
+        raise AssertionError(f"{guest} is of the agent before")
+    await dest.destroy(SERVER_ID, attempt=2)
+    launching.cancel()
+    with pytest.raises(Failed, match=r"ended the live migration|is not reached"):
+        await source.change(order)
+    assert site.pings(ADDRESS)
+
+
+async def test_what_cannot_be_here_is_refused_in_a_sentence(site: Site) -> None:
+    host = site.add_host("a")
+    await host.start()
+    vxlan = make_network(segment=NicSegment(id="x", network_type="vxlan"))
+    with pytest.raises(Failed, match="network public is of type vxlan: expected flat or vlan"):
+        await host.launch(on(host, networks=(vxlan,)))
+    host.call("ip", "link", "set", "br0", "name", "br1")
+    with pytest.raises(Failed, match="this host has no bridge br0"):
+        await host.launch(on(host))
+    await host.destroy(SERVER_ID)
+    assert await host.states() == {}
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+
+
+def _account_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[0]
