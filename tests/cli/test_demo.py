@@ -169,6 +169,31 @@ def test_a_cloud_of_hosts_alone_is_refused_before_anything_starts(tmp_path: Path
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("command", [("demo", "--real"), ("dev", "--driver", "qemu")])
+def test_what_a_machine_lacks_for_real_guests_is_said_before_anything_starts(
+    command: tuple[str, ...], data_dir: Path
+) -> None:
+    """Where programs are looked for beside PATH, there is no QEMU."""
+    done = run(*command, "--data-dir", str(data_dir / "data"), PATH="/nowhere")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("roost: ")
+    assert re.search(r"There is no qemu-system-x86_64, .*: apt install --no-install-recommends .*qemu-", done.stderr)
+    assert list(data_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("demo", "FILE", "--real"), "--real: expected no cloud file, its story is of three racks of its own"),
+        (("dev", "--driver", "kvm"), "--driver kvm: expected fake or qemu"),
+    ],
+)
+def test_options_of_real_hosts_that_say_nothing_are_wrong_usage(command: tuple[str, ...], sentence: str) -> None:
+    done = run(*command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in " ".join(done.stderr.split())
+
+
 def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
     servers = parse_cloud(CLOUD, name="c")[0].servers[0]
     assert server_names(servers) == ["web-1", "web-2", "web-3"]

@@ -7,10 +7,11 @@ import pytest
 
 from roost.cli.asking.cloudfile import Cloud, parse_cloud
 from roost.cli.asking.demo import three_racks
-from roost.cli.asking.real_demo import Spoofed, real_racks
+from roost.cli.asking.real_demo import real_racks
 from roost.cli.asking.real_hosts import agent_command
 from roost.cli.asking.real_network import HOSTS_MAX, MANAGEMENT_ADDRESSES, RealFailed, plan_network
 from roost.cli.asking.real_probes import count_received, ping_script, spoof_script
+from roost.cli.asking.real_story import Spoofed
 
 
 def cloud_of(network: str, hosts: str = "h1") -> Cloud:

@@ -59,7 +59,7 @@ async def test_a_guest_is_what_was_reported_unless_it_runs(
 ) -> None:
     leaving = state == "leaving"
     meta = GuestMeta(
-        order=make_order(), state="stopped" if leaving else state, machine=MACHINE, made=True, leaving=leaving
+        order=make_order(), state="stopped" if leaving else state, machine=MACHINE, is_made=True, leaving=leaving
     )
     guest = ScriptedGuest(meta, GuestFiles(tmp_path))
     if memory:
@@ -78,7 +78,7 @@ async def test_a_folder_in_which_nothing_was_made_is_deleted(tmp_path: Path) -> 
 
 async def test_what_is_written_is_read(tmp_path: Path) -> None:
     files = GuestFiles(tmp_path / "guest")
-    meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, sequence=7, made=True)
+    meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, sequence=7, is_made=True)
     Guest(meta, files, (), lambda _guest, _event: None).keep(meta)
     guest = read_guest(files, {"rack1": "br0"}, lambda _guest, _event: None)
     assert guest is not None

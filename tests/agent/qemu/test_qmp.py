@@ -118,6 +118,24 @@ async def test_a_silent_qemu_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
         await Qmp.connect(tmp_path / "nothing")
 
 
+async def test_a_qemu_that_begins_just_now_is_waited_for(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "qmp"))  # and does not listen yet
+    connecting = asyncio.create_task(Qmp.connect(tmp_path / "qmp"))
+    await asyncio.sleep(0.05)
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(json.dumps(GREETING).encode() + b"\n")
+            connection.sendall(_answer_of(connection.recv(65536)))
+
+    await asyncio.to_thread(serve)
+    await (await connecting).close()
+    listener.close()
+
+
 async def test_a_command_without_an_answer_ends(tmp_path: Path) -> None:
     async with monitor(tmp_path / "qmp", lambda _said: []):
         qmp = await Qmp.connect(tmp_path / "qmp")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.qemu.orders import MAC, SERVER_ID, make_network, make_order
+from tests.agent.qemu.orders import MAC, SERVER_ID, SUBNET, SUBNET_V6, make_network, make_order, make_port
 from tests.agent.qemu.site import Failed, Host, Site
 
 from roost.seams.agent import GuestOrder
@@ -21,7 +22,12 @@ from roost.seams.guests import MemorySource, NicSegment
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ADDRESS = "10.1.0.2"
-OTHER_ID = SERVER_ID.replace("0001", "0002")
+ADDRESS_V6 = "2001:db8::5054:ff:fe00:2"
+BOTH: dict[str, Any] = {
+    "ports": (make_port(addresses=(ADDRESS, ADDRESS_V6)),),
+    "networks": (make_network(subnets=(SUBNET, SUBNET_V6)),),
+}
+"""A NIC with an address of each version: by DHCP, and from an advertised prefix."""
 
 
 class Client:
@@ -81,8 +87,9 @@ def on(host: Host, desired: str = "running", **other: Any) -> GuestOrder:
 async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site) -> None:
     host = site.add_host("a")
     await host.start()
-    await host.launch(on(host))
+    await host.launch(on(host, **BOTH))
     await site.wait_ping(ADDRESS)
+    await site.wait_ping(ADDRESS_V6)
     said = await host.wait_console(SERVER_ID, ADDRESS)
     assert f"eth0 {MAC} {ADDRESS}/24 web" in said
     assert len(host.taps()) == 1
@@ -95,17 +102,17 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     assert await host.states() == {SERVER_ID: ("running", "running")}
     assert host.pid(SERVER_ID) == pid
 
-    await host.change(on(host, "paused"))
+    await host.change(on(host, "paused", **BOTH))
     assert not site.pings(ADDRESS)
     assert await host.states() == {SERVER_ID: ("paused", "paused")}
-    await host.change(on(host))
+    await host.change(on(host, **BOTH))
     await site.wait_ping(ADDRESS)
 
     connection = site.connect(ADDRESS)
-    await host.change(on(host, "suspended"))
+    await host.change(on(host, "suspended", **BOTH))
     assert not host.taps()
     assert not _is_alive(pid)
-    await host.change(on(host))
+    await host.change(on(host, **BOTH))
     connection.sendall(b"after")
     assert connection.recv(5) == b"after"  # its memory is what it was
     connection.close()
@@ -117,10 +124,10 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     assert await host.states() == {SERVER_ID: ("stopped", "crashed")}
     assert not host.taps()
 
-    await host.change(on(host))
+    await host.change(on(host, **BOTH))
     await site.wait_ping(ADDRESS)
     began_s = time.monotonic()
-    await host.change(on(host, "stopped", soft=True))
+    await host.change(on(host, "stopped", soft=True, **BOTH))
     assert time.monotonic() - began_s < 50  # it shut down when it was asked to
     assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
     assert not site.pings(ADDRESS)
@@ -167,6 +174,39 @@ async def test_a_launch_that_was_half_done_leaves_nothing(site: Site, after_s: f
         assert not host.taps()
     await host.launch(on(host, attempt=2))
     assert await host.states() == {SERVER_ID: ("running", "running")}
+
+
+@pytest.mark.long
+async def test_an_agent_may_die_at_any_instant_of_a_change(site: Site) -> None:
+    """Longer than `test_a_launch_that_was_half_done_leaves_nothing`: every change, at instants that a seed draws."""
+    host, chance = site.add_host("a"), random.Random(42)
+    await host.start()
+    await host.launch(on(host))
+    for desired in ("paused", "running", "suspended", "running", "stopped", "running") * 3:
+        changing = host.ask("change", order=on(host, desired))
+        await asyncio.sleep(chance.uniform(0, 0.6))
+        await host.kill()
+        changing.cancel()
+        await host.start()
+        assert list(await host.states()) == [SERVER_ID], "none is lost"
+        if (await host.states())[SERVER_ID][0] != desired:
+            await host.change(on(host, desired))
+        assert (await host.states())[SERVER_ID][0] == desired
+        alive = _qemus_of(host)
+        assert len(alive) == (desired in ("running", "paused")), "none is doubled"
+        assert bool(host.taps()) == bool(alive)
+    await site.wait_ping(ADDRESS)
+
+
+def _qemus_of(host: Host) -> list[int]:
+    """Return the processes of QEMU on a host, whatever its driver knows of them."""
+    running = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes()
+            if words.startswith(b"qemu-system") and str(host.state).encode() in words:
+                running.append(int(folder.name))
+    return running
 
 
 async def _meet(source: Host, dest: Host, **other: Any) -> tuple[Any, GuestOrder]:

@@ -37,14 +37,18 @@ async def run_program(
 
     Its ends are files and no pipes, which a daemon that it leaves behind would keep open. Raises ProgramFailed.
     """
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
-        given.write(text.encode())
-        given.seek(0)
+    with (
+        tempfile.TemporaryFile() as input_file,
+        tempfile.TemporaryFile() as output_file,
+        tempfile.TemporaryFile() as errors,
+    ):
+        input_file.write(text.encode())
+        input_file.seek(0)
         try:
             process = await asyncio.create_subprocess_exec(
                 *arguments,
-                stdin=given,
-                stdout=printed,
+                stdin=input_file,
+                stdout=output_file,
                 stderr=errors,
                 pass_fds=tuple(fds),
                 env={**os.environ, "LC_ALL": "C", "PATH": search_path()},
@@ -65,8 +69,8 @@ async def run_program(
             errors.seek(0)
             words = errors.read().decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
             raise ProgramFailed(f"{arguments[0]}: {words[-1][:WORDS_MAX]}")
-        printed.seek(0)
-        return printed.read().decode(errors="replace")
+        output_file.seek(0)
+        return output_file.read().decode(errors="replace")
 
 
 async def start_daemon(command: Sequence[str], fds: Sequence[int], *, ready: Path, errors: Path) -> None:

@@ -9,19 +9,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from roost.cli.asking.cloud_client import CloudClient, in_parallel
 from roost.cli.asking.cloudfile import Cloud, Segment, parse_cloud, subnet_gateway
-from roost.cli.asking.demo import SERVER_FIELDS, DemoError, demo_directory, wait_for
+from roost.cli.asking.demo import DemoError, demo_directory, wait_for
 from roost.cli.asking.four_records import (
-    FourRecords,
-    SegmentUse,
     ServerState,
     compare_records,
     read_segments,
@@ -32,105 +27,12 @@ from roost.cli.asking.local_cloud import running_cloud
 from roost.cli.asking.real_hosts import RealHosts, check_machine, running_hosts
 from roost.cli.asking.real_output import RealNarrator
 from roost.cli.asking.real_probes import answers, ask_shell, count_received, echo_client, ping_script, spoof_script
+from roost.cli.asking.real_story import Evacuated, Moved, Pinged, RealStory, Spoofed
 
 SERVERS = "/compute/v2.1/servers"
 WARM_UP_S = 1.0
 """How long a client talks before its guest moves, and after."""
 SPOOFED_MAC = "52:54:00:66:66:66"
-
-
-class Pinged(Struct, frozen=True, kw_only=True):
-    """How many of the pairs of guests reach each other. silent: "FROM to TO" of the others."""
-
-    pairs: int
-    answered: int
-    silent: tuple[str, ...]
-
-
-class Spoofed(Struct, frozen=True, kw_only=True):
-    """How many answers a guest had: as itself, with an address or a MAC that is not its own, as itself again."""
-
-    server: str
-    as_itself: int
-    other_address: int
-    other_mac: int
-    as_itself_again: int
-
-    @property
-    def held(self) -> bool:
-        """Return whether it reached somebody as itself alone."""
-        return self.as_itself > 0 and self.as_itself_again > 0 and self.other_address == self.other_mac == 0
-
-
-class Moved(Struct, frozen=True, kw_only=True):
-    """A live migration. rounds: of a client, one after the other. lost: what became of its connection, None if nothing.
-
-    before_s, worst_s: how long it waited at most, before and during the migration. seconds: of the whole migration.
-    """
-
-    server: str
-    source: str
-    target: str | None
-    rounds: int
-    lost: str | None
-    before_s: float
-    worst_s: float
-    seconds: float
-
-
-class Evacuated(Struct, frozen=True, kw_only=True):
-    """A host that died. silent: its guests did not answer then. back: those that answer again where they did before.
-
-    active_s: from its death until the API calls them ACTIVE. seconds: until they answer.
-    """
-
-    host: str
-    servers: tuple[str, ...]
-    silent: bool
-    back: tuple[str, ...]
-    targets: tuple[str, ...]
-    active_s: float
-    seconds: float
-
-
-@dataclass
-class RealStory:
-    """What was seen. broken: a sentence for each promise that did not hold."""
-
-    hosts: list[str]
-    boot_seconds: float = 0.0
-    pinged: Pinged | None = None
-    refused: ServerState | None = None
-    spoofed: Spoofed | None = None
-    moved: Moved | None = None
-    evacuated: Evacuated | None = None
-    segments: list[SegmentUse] = field(default_factory=list)
-    servers: list[ServerState] = field(default_factory=list)
-    records: FourRecords | None = None
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def holds(self) -> bool:
-        """Return whether every promise held."""
-        return not self.broken
-
-    def document(self) -> dict[str, Any]:
-        """Return it for a program; docs/reference/command-line.md."""
-        refused = self.refused
-        return {
-            "hosts": self.hosts,
-            "boot_seconds": self.boot_seconds,
-            "servers": [{name: getattr(server, name) for name in SERVER_FIELDS} for server in self.servers],
-            "pinged": self.pinged,
-            "refused": refused and {"name": refused.name, "reason": refused.fault or "", "funnel": refused.funnel},
-            "spoofed": self.spoofed,
-            "moved": self.moved,
-            "evacuated": self.evacuated,
-            "books": self.records,
-            "broken": self.broken,
-            "seconds": self.seconds,
-        }
 
 
 def real_racks() -> Cloud:

@@ -73,10 +73,10 @@ async def running_hosts(cloud: Cloud, local: LocalCloud, directory: Path) -> Asy
 
 def check_machine(cloud: Cloud, directory: Path) -> None:
     """Raise RealFailed with what this machine lacks, in the sentences of `roost agent --check`, and what helps."""
-    asked = HostAsked(bridges={}, accel="tcg", cpu=None, migrate_listen="")
+    host_asked = HostAsked(bridges={}, accel="tcg", cpu=None, migrate_listen="")
     longest = max((name for hosts in cloud.hosts for name in hosts.names()), key=len, default="")
-    facts = gather_facts(asked, directory / FOLDER / longest, accel="tcg")
-    if lacks := judge_host(asked, facts).lacks:
+    facts = gather_facts(host_asked, directory / FOLDER / longest, accel="tcg")
+    if lacks := judge_host(host_asked, facts).lacks:
         raise RealFailed("\n".join(lacks))
 
 

@@ -1,17 +1,14 @@
 """How the story of real guests is shown, beside what story_output.py has."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 
 from roost.cli.asking.four_records import SegmentUse, ServerState
+from roost.cli.asking.real_story import Evacuated, Moved, Pinged, RealStory, Spoofed
 from roost.cli.asking.story_output import INDENT, Narrator, segment_table
 from roost.cli.plurals import is_or_are, many
 from roost.cli.tables import new_table
-
-if TYPE_CHECKING:
-    from roost.cli.asking.real_demo import Evacuated, Moved, Pinged, RealStory, Spoofed
 
 
 class RealNarrator(Narrator):
@@ -27,14 +24,14 @@ class RealNarrator(Narrator):
         for shown in (table, segment_table(segments)):
             self._print(Padding(shown, (0, 0, 0, INDENT), expand=False))
 
-    def pinged(self, pinged: "Pinged") -> None:
+    def pinged(self, pinged: Pinged) -> None:
         """Print which guests reach each other."""
         self._title("Guests ping each other, in a rack and across the router")
         self._line(f"{pinged.answered} of {many(pinged.pairs, 'pair')} answer.")
         for pair in pinged.silent:
             self._line(f"{pair}: no answer.")
 
-    def spoofed(self, spoofed: "Spoofed") -> None:
+    def spoofed(self, spoofed: Spoofed) -> None:
         """Print what a guest reached that pretended to be another."""
         self._title("A guest that pretends to be another reaches nobody")
         table = new_table(f"{spoofed.server} pings its gateway", "answers of 2", numbers=("answers of 2",))
@@ -44,7 +41,7 @@ class RealNarrator(Narrator):
         table.add_row("as itself again", str(spoofed.as_itself_again))
         self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
-    def moved(self, moved: "Moved") -> None:
+    def moved(self, moved: Moved) -> None:
         """Print what a client saw while its guest moved."""
         self._title("A guest moves to another host while a client talks to it")
         self._line(f"{moved.server} moved from {moved.source} to {moved.target} in {moved.seconds:.1f} s.")
@@ -56,7 +53,7 @@ class RealNarrator(Narrator):
         else:
             self._line(f"The client's connection was lost after {many(moved.rounds, 'round trip')}: {moved.lost}.")
 
-    def evacuated(self, evacuated: "Evacuated", servers: Sequence[ServerState]) -> None:
+    def evacuated(self, evacuated: Evacuated, servers: Sequence[ServerState]) -> None:
         """Print what became of the guests of a host that died."""
         self._title("A host dies, and its guests come back with their addresses")
         silence = "is silent" if evacuated.silent else "still answers"
@@ -68,7 +65,7 @@ class RealNarrator(Narrator):
             f"From the host's death on that took {evacuated.seconds:.1f} s, ACTIVE after {evacuated.active_s:.1f} s."
         )
 
-    def ended(self, story: "RealStory") -> None:
+    def ended(self, story: RealStory) -> None:
         """Print the promises that did not hold."""
         if story.broken:
             self._title("What did not hold")

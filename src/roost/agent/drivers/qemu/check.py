@@ -161,8 +161,8 @@ async def _boots(accel: str) -> bool:
         command = f"{PROGRAM} -nodefaults -no-user-config -display none -machine q35 -m 96M -accel {accel}".split()
         command += ["-cpu", CPU_BY_ACCEL[accel], "-kernel", str(image.kernel), "-initrd", str(image.initrd)]
         command += ["-append", KERNEL_LINE, "-serial", f"file:{console}"]
-        nowhere = subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+        null = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
         deadline_s = time.monotonic() + PROBE_S
         try:
             while process.poll() is None and time.monotonic() < deadline_s:

@@ -98,7 +98,7 @@ class QemuDriver(AgentState):
         if guest is None:
             return
         status = await find_status(guest)
-        if not guest.meta.made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
+        if not guest.meta.is_made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
             return await self._remove(guest)
         self._guests[guest.meta.order.key] = guest
         with guest.at_work():
@@ -118,7 +118,7 @@ class QemuDriver(AgentState):
     def list_guests(self) -> Sequence[ListedGuest]:
         """Return the guests that are made, as they are now."""
         over = self._network.is_over
-        return [_listed(guest, guest.nics_up and not over) for guest in self._guests.values() if guest.meta.made]
+        return [_listed(guest, guest.nics_up and not over) for guest in self._guests.values() if guest.meta.is_made]
 
     async def own_changes(self) -> Set[GuestKey]:
         """Wait until guests have changed by themselves, and return them."""
@@ -152,7 +152,7 @@ class QemuDriver(AgentState):
         """Write what a guest is now, with a sequence that is higher than all before."""
         self._sequence += 1
         write_whole(self._sequence_file, str(self._sequence).encode())
-        changes = {"made": True, "resume": False, "leaving": False, **other}
+        changes = {"is_made": True, "resume": False, "leaving": False, **other}
         meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
         guest.keep(meta)
 

@@ -38,13 +38,13 @@ LOOK_S = 0.05
 
 
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is written of a guest. made: its launch came to its end. leaving: its memory is another host's by now."""
+    """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now."""
 
     order: GuestOrder
     state: Desired
     machine: Machine
     sequence: int = 0
-    made: bool = False
+    is_made: bool = False
     leaving: bool = False
     power_state: PowerState | None = None
     resume: bool = False

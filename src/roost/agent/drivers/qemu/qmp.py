@@ -16,6 +16,7 @@ import structlog
 
 ANSWER_S = 20.0
 CONNECT_S = 10.0
+LOOK_S = 0.02
 CHUNK = 65536
 LINE_MAX = 16 * 1024 * 1024
 
@@ -54,7 +55,7 @@ class Qmp:
         qmp = cls(sock)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await asyncio.get_running_loop().sock_connect(sock, str(path))
+                await _connect(sock, path)
                 qmp._reader = asyncio.create_task(qmp._read())
                 await qmp._greeted
                 await qmp.execute("qmp_capabilities")
@@ -148,3 +149,12 @@ class Qmp:
                 await self._reader
         self._end()
         self._sock.close()
+
+
+async def _connect(sock: socket.socket, path: Path) -> None:
+    """Connect to a QEMU that may have begun just now: its socket is there before it listens."""
+    while True:
+        try:
+            return await asyncio.get_running_loop().sock_connect(sock, str(path))
+        except ConnectionRefusedError:
+            await asyncio.sleep(LOOK_S)
