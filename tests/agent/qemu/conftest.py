@@ -6,7 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.agent.qemu.site import Site, find_lack
+from tests.agent.qemu.site import PROGRAMS, Site, find_lack
 
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.image import ensure_image
@@ -27,9 +27,9 @@ async def _find_lack_of_image() -> str | None:
 
 @pytest.fixture
 async def site(lack: str | None) -> AsyncIterator[Site]:
-    """Hosts in namespaces. Where continuous integration could have had them, their lack is a failure."""
+    """Hosts in namespaces. Where continuous integration could have installed what they lack, that is a failure."""
     if lack is not None:
-        could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
+        could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None and lack in PROGRAMS
         (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
     site = Site()
     try:
