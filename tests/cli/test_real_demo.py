@@ -34,10 +34,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 def works_here() -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
     lack = find_lack()
-    try:
-        asyncio.run(ensure_image())
-    except ProgramFailed as error:
-        lack = lack or f"an image: {error}"
+    if lack is None:
+        try:
+            asyncio.run(ensure_image())
+        except ProgramFailed as error:
+            lack = f"an image: {error}"
     if lack is not None:
         could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
         (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
