@@ -6,7 +6,6 @@ Of three, the one that stops a demo is short: the others take one to two minutes
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.qemu.site import find_lack
+from tests.agent.qemu.site import find_lack, find_lack_of_image, skip_for
 from tests.cluster import _template
 
-from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.check import ACCOUNT, find_account
-from roost.agent.drivers.qemu.image import ensure_image
 
 ROOST = [sys.executable, "-m", "roost.cli.main"]
 SRC = Path(__file__).parents[2] / "src"
@@ -33,15 +30,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module", autouse=True)
 def works_here() -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
-    lack = find_lack()
-    if lack is None:
-        try:
-            asyncio.run(ensure_image())
-        except ProgramFailed as error:
-            lack = f"an image: {error}"
-    if lack is not None:
-        could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
-        (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
+    if lack := find_lack() or asyncio.run(find_lack_of_image()):
+        skip_for(lack)
     if find_account() is None:
         subprocess.run(["useradd", "--system", "--no-create-home", ACCOUNT], check=True)
 

@@ -15,11 +15,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
+import pytest
 
+from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import find_versioned
+from roost.agent.drivers.qemu.image import ensure_image
 from roost.seams.agent import GuestOrder
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +51,21 @@ def find_lack() -> str | None:
     if subprocess.run(nft, input=table, text=True, capture_output=True, env={"PATH": PATH}).returncode != 0:
         return "nft's bridge tables"
     return None
+
+
+async def find_lack_of_image() -> str | None:
+    """Return why there is no built-in image, None if there is one."""
+    try:
+        await ensure_image()
+    except ProgramFailed as error:
+        return f"an image: {error}"
+    return None
+
+
+def skip_for(lack: str) -> NoReturn:
+    """Skip the test; where continuous integration could have installed what lacks, that is a failure."""
+    could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None and lack in PROGRAMS
+    (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
 
 
 def call(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
