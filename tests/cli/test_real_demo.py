@@ -99,7 +99,9 @@ def test_dev_plays_real_hosts_and_ctrl_c_leaves_none(
     environment: dict[str, str], left_behind: list[str], data_dir: Path
 ) -> None:
     command = [*ROOST, "dev", "--driver", "qemu", "--servers", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as dev:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=hear_ctrl_c
+    ) as dev:
         prefix = f"roost-{dev.pid}"
         left_behind.append(prefix)
         assert dev.stdout is not None
@@ -117,12 +119,17 @@ def test_dev_plays_real_hosts_and_ctrl_c_leaves_none(
     assert _guests(str(data_dir)) == []
 
 
+def hear_ctrl_c() -> None:
+    """Undo what a shell does to its background jobs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_a_real_demo_that_is_stopped_leaves_nothing_behind(
     environment: dict[str, str], left_behind: list[str], data_dir: Path
 ) -> None:
     with subprocess.Popen(
         [*ROOST, "demo", "--real", "--data-dir", str(data_dir)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=hear_ctrl_c,
     ) as demo:  # fmt: skip
         left_behind.append(f"roost-{demo.pid}")
         assert demo.stdout is not None

@@ -9,6 +9,7 @@ from roost.agent.drivers.qemu.nics import (
     NicPlan,
     NicRefused,
     hash_of,
+    high_mac,
     link_commands,
     link_local,
     nic_rules,
@@ -35,7 +36,7 @@ def test_a_nic_of_a_flat_segment_is_on_its_physical_networks_bridge() -> None:
     assert (nic.tap, nic.segment.bridge, nic.segment.tag) == (TAP, "br0", None)
     assert nic.segment.interface == f"rv{hash_of(FLAT.id)}"
     assert vlan_commands(nic.segment) == []
-    assert plug_commands([nic]) == [f"link set {TAP} mtu 1450 master br0"]
+    assert plug_commands([nic]) == [f"link set {TAP} address {high_mac(nic.mac)} mtu 1450 master br0"]
     assert link_commands([nic], up=True) == [f"link set {TAP} up"]
     assert all(len(name) < 16 for name in (nic.tap, nic.segment.interface, nic.segment.bridge))
 
@@ -139,3 +140,12 @@ def test_the_table_replaces_what_was_and_says_which_nics_are_up() -> None:
 
 def test_link_local_addresses_follow_from_macs() -> None:
     assert str(link_local(MAC)) == "fe80::5054:ff:fe00:2"
+
+
+@pytest.mark.parametrize(
+    ("mac", "high"),
+    [("fa:16:3e:00:00:01", "fe:16:3e:00:00:01"), ("02:00:00:00:00:01", "fe:00:00:00:00:01"),
+     ("fe:16:3e:00:00:01", "fa:16:3e:00:00:01")],
+)  # fmt: skip
+def test_a_tap_has_an_address_of_its_own_that_no_bridge_takes(mac: str, high: str) -> None:
+    assert high_mac(mac) == high

@@ -174,7 +174,8 @@ class Dhcp:
             await run_program("ip", "link", "delete", segment.interface)
         script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
         await run_program("unshare", "--net", "--", "sh", "-c", script)
-        await run_program("ip", "link", "set", segment.interface, "master", segment.bridge, "up")
+        plug = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
+        await run_program("ip", "link", "set", *plug.split())
 
     async def _stop(self, files: SegmentFiles) -> None:
         if (pid := self._find(files)) is not None:

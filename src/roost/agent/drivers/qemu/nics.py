@@ -49,6 +49,11 @@ class SegmentPlan(Struct, frozen=True, kw_only=True):
         """Return the bridge's end of the cable to the segment's namespace."""
         return f"rv{self.key}"
 
+    @property
+    def interface_mac(self) -> str:
+        """Return the MAC address of that end."""
+        return high_mac(":".join(self.key[start : start + 2] for start in range(0, 12, 2)))
+
 
 class NicPlan(Struct, frozen=True, kw_only=True):
     """A NIC as its host has it. allowed: (MAC, network) that it may send from; None for whatever it likes."""
@@ -137,7 +142,15 @@ def vlan_commands(segment: SegmentPlan) -> list[str]:
 
 def plug_commands(nics: Iterable[NicPlan]) -> list[str]:
     """Return what plugs taps into their bridges, for `ip -batch`."""
-    return [f"link set {nic.tap} mtu {nic.mtu} master {nic.segment.bridge}" for nic in nics]
+    return [f"link set {nic.tap} address {high_mac(nic.mac)} mtu {nic.mtu} master {nic.segment.bridge}" for nic in nics]
+
+
+def high_mac(mac: str) -> str:
+    """Return a MAC address for the host's end of a cable.
+
+    A bridge takes the lowest of its ends' addresses for its own: a low one would change the host's address.
+    """
+    return f"{'fa' if mac.startswith('fe') else 'fe'}{mac[2:]}"
 
 
 def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
