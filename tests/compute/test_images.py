@@ -113,7 +113,7 @@ async def test_an_order_says_where_an_image_is_and_what_its_bytes_come_to(
     compute: Compute, glance: FakeGlance, rebuild: Rebuild, server_id: str
 ) -> None:
     async def image_ordered() -> GuestImage | None:
-        agent = replace(AGENT, service_version=6)
+        agent = replace(AGENT, service_version=6, described=True)
         (order,) = (await Polls(compute).poll(["h1"], agent=agent, busy=[], wait_s=0)).orders
         return order.image
 
