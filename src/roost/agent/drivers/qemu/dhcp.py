@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, ip_address, ip_network
 from pathlib import Path
 
-from roost.agent.drivers.programs import end_process, find_process, run_program
+from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
 from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, vlan_commands
 from roost.agent.drivers.state import write_whole
 from roost.seams.guests import NicSubnet
@@ -122,11 +122,23 @@ def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, confi
     )
 
 
+async def _delete_link(name: str) -> None:
+    """Delete an interface, if there is one; that of a namespace that is about to end goes by itself."""
+    link = Path("/sys/class/net", name)
+    try:
+        if link.exists():
+            await run_program("ip", "link", "delete", name)
+    except ProgramFailed:
+        if link.exists():
+            raise
+
+
 class Dhcp:
     """The dnsmasqs of one host. folder: of their files, one folder for each segment."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._plugged: set[str] = set()
 
     async def apply(self, nics: Sequence[NicPlan]) -> None:
         """Have exactly those segments served that have guests here, and each know exactly its guests.
@@ -151,6 +163,8 @@ class Dhcp:
         }
         changed = {path for path, text in texts.items() if not path.exists() or path.read_text() != text}
         pid = self._find(files)
+        if pid is not None and segment.key not in self._plugged:  # the agent before may have died in between
+            await self._plug(segment)
         if pid is not None and not changed:
             return
         if pid is not None and files.configuration in changed:
@@ -170,12 +184,16 @@ class Dhcp:
         files.pid.unlink(missing_ok=True)
         if segment.tag is not None and not Path("/sys/class/net", segment.bridge).exists():
             await run_program("ip", "-batch", "-", text="\n".join(vlan_commands(segment)) + "\n")
-        if Path("/sys/class/net", segment.interface).exists():
-            await run_program("ip", "link", "delete", segment.interface)
+        await _delete_link(segment.interface)
         script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
         await run_program("unshare", "--net", "--", "sh", "-c", script)
-        plug = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
-        await run_program("ip", "link", "set", *plug.split())
+        await self._plug(segment)
+
+    async def _plug(self, segment: SegmentPlan) -> None:
+        """Plug the segment's cable into its bridge, again if it is plugged."""
+        words = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
+        await run_program("ip", "link", "set", *words.split())
+        self._plugged.add(segment.key)
 
     async def _stop(self, files: SegmentFiles) -> None:
         if (pid := self._find(files)) is not None:
