@@ -15,6 +15,7 @@ from roost.compute.service import hosts as host_service
 from roost.compute.service import recovery as service
 from roost.compute.service.guests import Polls
 from roost.compute.service.work import list_launches
+from roost.compute.store.guests import PENDING_HOSTS
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.seams.agent import SERVICE_VERSION, AgentIdentity, GuestReport, GuestsBody, ListedGuest, Polled, Refusal
@@ -50,6 +51,18 @@ async def go_back(world: World) -> None:
     """As if a database had been restored in which the last report was not made yet."""
     async with world.database.connection() as connection:
         await connection.execute("UPDATE compute.agent SET mark = mark - 1 WHERE id = $1", AGENT.id)
+
+
+async def test_a_look_at_what_is_pending_reads_no_host_but_for_a_recovery(world: World) -> None:
+    async with world.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO compute.host (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, service_version)"
+            " SELECT 'many-' || n, gen_random_uuid(), 1, 1, 1, '{}', 5 FROM generate_series(1, 10000) AS n"
+        )
+        await connection.execute("ANALYZE compute.host")
+        plan = await connection.fetch(f"EXPLAIN (ANALYZE) {PENDING_HOSTS}")
+    (scan,) = [row[0] for row in plan if " on host h" in row[0]]
+    assert "never executed" in scan
 
 
 async def list_guests(world: World, agent: AgentIdentity, *listed: ListedGuest) -> list[Any]:

@@ -22,12 +22,14 @@ async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
     return [row[0] for row in await tx.fetch(HOST_NAMES, declared_only)]
 
 
+# No host is read but for a recovery: the subquery needs the recovery's row, and is no join that begins with the hosts.
 PENDING_HOSTS = f"""
 -- compute.list_pending_hosts
 SELECT DISTINCT host, false AS to_list FROM compute.guest WHERE reported IS DISTINCT FROM desired
     AND {FOLLOWS}
-UNION ALL SELECT h.name, true FROM compute.recovery r JOIN compute.host h ON NOT {HAS_LISTED}
-WHERE r.ended_at IS NULL AND h.service_version >= {VERSION_LISTS}
+UNION ALL SELECT h.name, true FROM compute.recovery r CROSS JOIN LATERAL (
+    SELECT h.name FROM compute.host h WHERE NOT {HAS_LISTED} AND h.service_version >= {VERSION_LISTS} OFFSET 0) h
+WHERE r.ended_at IS NULL
 """
 
 
