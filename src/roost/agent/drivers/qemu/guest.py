@@ -136,8 +136,11 @@ class Guest:
         await ensure_disk(self.files.disk, order.disk_gb, account)
         taps: list[int] = []
         try:
-            for nic in self.nics:
-                taps.append(open_tap(nic.tap))
+            try:
+                for nic in self.nics:
+                    taps.append(open_tap(nic.tap))
+            except OSError as error:
+                raise ProgramFailed(f"a NIC cannot be made: {error.strerror}") from error
             await run_ip([*link_commands(self.nics, up=False), *plug_commands(self.nics)])
             command = guest_command(
                 order,
@@ -150,8 +153,6 @@ class Guest:
                 waits_for_memory=waits_for_memory,
             )
             await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.errors)
-        except OSError as error:
-            raise ProgramFailed(f"a NIC cannot be made: {error.strerror}") from error
         finally:
             for fd in taps:
                 os.close(fd)
