@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack", "/agent/v1"})
-"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is.
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack", "/agent/v1"}) | {
+    "/roost",
+    "/roost/",
+    "/roost/openapi.json",
+}
+"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is; the
+documents of the operator's side, which is served wherever compute is.
 
 Metrics are there only with a token of their own, or where nobody needs one (wiring.py).
 """
@@ -81,7 +86,7 @@ def api_policy(
         return OsloPolicy(defaults, enforce_new_defaults=PRESETS[policy])
     named = policy or (folder / settings.policy_file if settings.policy_file else None)
     file = None if named is None else Path(named)
-    names = {rule.name for each in VERSION_PATHS for rule in default_rules(each)} if warns else None
+    names = {rule.name for each in (*VERSION_PATHS, "seeing") for rule in default_rules(each)} if warns else None
     return OsloPolicy(defaults, file=file, names_known=names, enforce_new_defaults=settings.enforce_new_defaults)
 
 
@@ -91,6 +96,8 @@ def default_rules(service: str) -> "list[RuleDefault]":
         from roost.placement.api import rules
     elif service == "network":
         from roost.network.api import rules
+    elif service == "seeing":
+        from roost.seeing.api import rules
     else:
         from roost.compute.api import rules
     return rules()

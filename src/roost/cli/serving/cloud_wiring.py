@@ -52,6 +52,8 @@ from roost.platform.repeat import repeat
 from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedPlacement
+from roost.seeing import api as seeing_api
+from roost.seeing.service import Seeing
 
 PUBLISH_HOSTS_S = 5.0
 UNRESTRICTED = Unrestricted()
@@ -71,6 +73,7 @@ class CloudParts:
     conductor: Conductor
     network_policy: Policy
     compute_policy: Policy
+    seeing_policy: Policy = UNRESTRICTED
     images: GlanceImages | None = None
     elsewhere: RemotePlacement | None = None
     network_api: NetworkApi | None = None
@@ -86,6 +89,7 @@ class CloudParts:
         settings: Settings,
         network_policy: Policy,
         compute_policy: Policy = UNRESTRICTED,
+        seeing_policy: Policy = UNRESTRICTED,
     ) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env = ledger.database, ledger.env
@@ -120,6 +124,7 @@ class CloudParts:
             conductor,
             network_policy,
             compute_policy,
+            seeing_policy,
             images=images,
             elsewhere=elsewhere,
             network_api=api,
@@ -143,6 +148,12 @@ class CloudParts:
             "network": lambda: network_api.routes(self.networks, self.network_policy),
             "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
+
+    def seeing_routes(self) -> list[Route]:
+        """Return the routes of the operator's side."""
+        conductor = self.conductor
+        seeing = Seeing(self.compute, self.networks, conductor.env, conductor.scheduling)
+        return seeing_api.routes(seeing, self.seeing_policy)
 
     async def address_metrics(self) -> list[Metric]:
         """Return what openstack-exporter says of addresses, and what hosts promise."""

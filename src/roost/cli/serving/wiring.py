@@ -89,7 +89,7 @@ class Parts:
             from roost.compute.model.work import CHANNELS
 
             wakeups = Wakeups(database, CHANNELS)
-            cloud = CloudParts.wire(ledger, wakeups, settings, policy_of("network"), policy_of("compute"))
+            cloud = CloudParts.wire(ledger, wakeups, settings, *map(policy_of, ("network", "compute", "seeing")))
         keystone = None
         if config.auth == "keystone":
             from roost.platform.keystone import Keystone
@@ -159,7 +159,8 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     open_metrics = (METRICS, METRICS_OPENSTACK) if config.auth == "none" else ()
     routes: list[BaseRoute] = [*health, *_metrics_routes(parts, open_metrics)]
     if "compute" in served:
-        routes.append(_agent_announcement(config))
+        assert parts.cloud is not None
+        routes += [_agent_announcement(config), mount("/roost", parts.cloud.seeing_routes())]
     routes += [mount(f"/{service}", apis[service]()) for service in served]
     routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
     return _application(parts, routes)

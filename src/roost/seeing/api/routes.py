@@ -1,0 +1,91 @@
+"""Every operation of the operator's side; mounted under /roost by who wires the services."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from roost.platform.auth import Policy, Unrestricted
+from roost.platform.http import Api, json_response, root_url
+from roost.platform.openapi import About, with_document
+from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
+from roost.seeing.api.policies import CHECKS
+from roost.seeing.service import Seeing
+
+if TYPE_CHECKING:
+    from oslo_policy.policy import RuleDefault
+
+UNRESTRICTED = Unrestricted()
+API = Api()
+"""Refusals are problem details. Source: RFC 9457."""
+
+
+class ApiVersion(Struct, frozen=True):
+    """id: the path below /roost. links: where it is."""
+
+    id: str
+    status: str
+    links: list[dict[str, str]]
+
+
+class ApiVersions(Struct, frozen=True):
+    """What clients read first."""
+
+    versions: list[ApiVersion]
+
+
+class ProblemDetails(Struct, frozen=True):
+    """Why a request was refused. Source: RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+ABOUT = About(
+    title="Roost for operators",
+    description="What happened, why a server finds no host, how many more fit, and getting hosts empty.",
+    version="1",
+    path_parameters={},
+    error=ProblemDetails,
+)
+
+
+async def list_versions(request: Request) -> Response:
+    """GET /"""
+    links = [{"rel": "self", "href": f"{root_url(request)}/v1"}]
+    return json_response(ApiVersions([ApiVersion("v1", "CURRENT", links)]))
+
+
+def operations(seeing: Seeing, policy: Policy = UNRESTRICTED) -> Operations:
+    """Return every operation, by path and method: the version document, and all else below /v1."""
+    versioned: Operations = {}
+    served: Operations = {
+        "/": {
+            "GET": Operation(
+                summary="the version document", endpoint=list_versions, result=ApiVersions, needs_token=False
+            )
+        },
+        **{f"/v1{path}": methods for path, methods in versioned.items()},
+    }
+    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
+
+
+def routes(seeing: Seeing, policy: Policy = UNRESTRICTED) -> list[Route]:
+    """Return every route; last, a 404."""
+
+    def checks_of(_path: str, _method: str, operation: Operation) -> list[Check | None]:
+        return [policy_check(policy, operation)]
+
+    return [*make_routes(API, operations(seeing, policy), checks_of), API.not_found()]
+
+
+def rules() -> list["RuleDefault"]:
+    """Return every policy rule with its default, as oslo.policy takes them."""
+    from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
+
+    nothing: Any = None  # no operation needs a service to be listed
+    return [*make_rules(CHECKS), *make_rules(collect_defaults(operations(nothing), {}), scope_types=["project"])]
