@@ -32,6 +32,7 @@ BUDGET_CPU_S: Mapping[str, float] = {
     "tests/scheduling": 10,
     "tests/schemathesis": 80,
     "tests/seams": 5,
+    "tests/seeing": 40,
     "tests/simulation": 80,
     "tests/upgrade": 250,
     TOP: 110,
