@@ -17,7 +17,7 @@ def rests_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     monkeypatch.setattr(turns, "TURN_S", 0.0)
-    monkeypatch.setattr(turns.asyncio, "sleep", rest)
+    monkeypatch.setattr("roost.platform.turns.asyncio.sleep", rest)
     return taken
 
 
