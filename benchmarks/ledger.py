@@ -19,11 +19,11 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather
 from roost.placement.search.index import Index
+from roost.placement.search.matching import find_in, match
 from roost.placement.search.narrowing import make_plan
 from roost.placement.search.query import decode_pairs, parse_candidates, read_candidates
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.reads import find_in, match
 from roost.placement.service.refresh import IndexRefresher
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
