@@ -1,0 +1,160 @@
+"""How many servers fit at most below given limits, and whether that is how many fit in any order.
+
+Where of any two sets of places one is in the other, or they have no place in common, the sets nest: whoever places as
+long as a place is left places the same number, whatever the order. Sets that cross are a second family of nested sets
+where they can be; then the most is a flow through both, which a bad order does not reach. What crosses both families
+is left out: the most is a bound all the same.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from roost.placement.search.index import I64
+from roost.seeing.rules.limits import Limits, LimitSet
+
+TOP = -1
+"""In place of the set around another: there is none."""
+
+SOURCE, SINK = 0, 1
+
+
+class Packing(Struct, frozen=True):
+    """most: how many servers fit at most. nested: so many fit in any order. flows: of each set, so many of them."""
+
+    most: int
+    nested: bool
+    flows: tuple[int, ...]
+
+
+def pack(limits: Limits) -> Packing:
+    """Return how many servers fit below the limits.
+
+    Cost: some array operations for each set, and a flow through a graph that has a node for each set, and an edge for
+    each two sets that have a place in common.
+    """
+    families = _choose_families(limits.sets, len(limits.most))
+    leaf = [np.full(len(limits.most), TOP, np.int64) for _ in families]
+    graph = _Graph(len(limits.sets) + 2)
+    edges = [TOP] * len(limits.sets)
+    for number, family in enumerate(families):
+        for at, around in _nest(limits.sets, family, leaf[number]).items():
+            outer, inner = (SOURCE if around == TOP else around + 2), at + 2
+            if number:
+                outer, inner = inner, (SINK if around == TOP else around + 2)
+            edges[at] = graph.add(outer, inner, limits.sets[at].limit)
+    between, where = np.unique(np.stack(leaf), axis=1, return_inverse=True)
+    most = np.zeros(between.shape[1], np.int64)
+    np.add.at(most, where.ravel(), limits.most)
+    for first, second, amount in zip(*between.tolist(), most.tolist(), strict=True):
+        graph.add(SOURCE if first == TOP else first + 2, SINK if second == TOP else second + 2, amount)
+    total = graph.flow()
+    nested = len(families[0]) == len(limits.sets) and not limits.choices
+    return Packing(total, nested, tuple(0 if edge == TOP else graph.flow_of(edge) for edge in edges))
+
+
+def _choose_families(sets: Sequence[LimitSet], places: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the sets of two families, in each of which all sets nest.
+
+    Sets of one group come into the same family, if they can: a network's segments.
+    """
+    families: tuple[list[int], list[int]] = ([], [])
+    for group in sorted({limit_set.group for limit_set in sets}):
+        members = [number for number, limit_set in enumerate(sets) if limit_set.group == group]
+        parts = [members]
+        if not any(_nests(sets, [*family, *members], places) for family in families):
+            parts = [[number] for number in members]
+        for part in parts:
+            family = next((family for family in families if _nests(sets, [*family, *part], places)), None)
+            if family is not None:
+                family += part
+    return families
+
+
+def _nests(sets: Sequence[LimitSet], family: Sequence[int], places: int) -> bool:
+    return len(_nest(sets, family, np.full(places, TOP, np.int64))) == len(family)
+
+
+def _nest(sets: Sequence[LimitSet], family: Sequence[int], leaf: I64) -> dict[int, int]:
+    """Return the smallest set around each, TOP for none; without those that cross another.
+
+    leaf: int64, shape (places,), TOP everywhere; becomes the smallest set with each place.
+    """
+    parents: dict[int, int] = {}
+    for number in sorted(family, key=lambda number: -len(sets[number].members)):
+        around = leaf[sets[number].members]
+        if (around == around[0]).all():
+            parents[number] = int(around[0])
+            leaf[sets[number].members] = number
+    return parents
+
+
+class _Graph:
+    """A directed graph with capacities. Source: Dinic's algorithm, by shortest paths in phases."""
+
+    def __init__(self, nodes: int) -> None:
+        self._edges_of: list[list[int]] = [[] for _ in range(nodes)]
+        self._to: list[int] = []
+        self._rest: list[int] = []
+
+    def add(self, start: int, end: int, capacity: int) -> int:
+        """Add an edge, and return its number."""
+        for node, other, rest in ((start, end, capacity), (end, start, 0)):
+            self._edges_of[node].append(len(self._to))
+            self._to.append(other)
+            self._rest.append(rest)
+        return len(self._to) - 2
+
+    def flow_of(self, edge: int) -> int:
+        """Return what flows through an edge."""
+        return self._rest[edge + 1]
+
+    def flow(self) -> int:
+        """Let as much flow from SOURCE to SINK as can; return how much that is."""
+        total = 0
+        while (levels := self._levels())[SINK] >= 0:
+            following = [0] * len(levels)
+            while pushed := self._push(levels, following):
+                total += pushed
+        return total
+
+    def _levels(self) -> list[int]:
+        """Return how far each node is from SOURCE, -1 where nothing more can flow to it."""
+        levels = [-1] * len(self._edges_of)
+        levels[SOURCE] = 0
+        queue = deque([SOURCE])
+        while queue:
+            node = queue.popleft()
+            for edge in self._edges_of[node]:
+                if self._rest[edge] > 0 and levels[self._to[edge]] < 0:
+                    levels[self._to[edge]] = levels[node] + 1
+                    queue.append(self._to[edge])
+        return levels
+
+    def _push(self, levels: Sequence[int], following: list[int]) -> int:
+        """Let as much flow along one shortest path as can, 0 where there is none. following: each node's next edge."""
+        path: list[int] = []
+        node = SOURCE
+        while node != SINK:
+            edges = self._edges_of[node]
+            while following[node] < len(edges):
+                edge = edges[following[node]]
+                if self._rest[edge] > 0 and levels[self._to[edge]] == levels[node] + 1:
+                    break
+                following[node] += 1
+            else:
+                if not path:
+                    return 0
+                edge = path.pop()  # nothing leads on from here: back, and past the edge that led here
+                node = self._to[edge ^ 1]
+                following[node] += 1
+                continue
+            path.append(edge)
+            node = self._to[edge]
+        amount = min(self._rest[edge] for edge in path)
+        for edge in path:
+            self._rest[edge] -= amount
+            self._rest[edge ^ 1] += amount
+        return amount

@@ -1,0 +1,182 @@
+"""Places servers on a copy of the index as the conductor would: by its queries, the search, and its choice of hosts.
+
+Nothing is claimed. The index that is given changes: pass a copy.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from msgspec import Struct
+
+from roost.placement.model import Usage
+from roost.placement.search.index import Delta, Index
+from roost.placement.search.matching import find_in
+from roost.scheduling.request import Request, build_queries, build_query
+from roost.scheduling.selection import join, select
+from roost.scheduling.settings import SchedulingSettings
+from roost.seams.placement import Allocations, Candidate, CandidateQuery, Candidates
+
+ROUNDS_MAX = 4
+"""How often servers that found no place go first, before they are said to have none."""
+CANDIDATES_MAX = 20_000
+"""Of a search for as many servers as fit: each host once, in all but the largest clouds."""
+
+SERVERS_MAX = 2**31
+
+Tried = tuple[Request, Candidates | None]
+"""A narrowed request, with what was answered; None where it was not asked."""
+
+
+def search(index: Index, requests: Sequence[Request], random: Random, *, servers: int = 1) -> list[Tried]:
+    """Return the answers to a request's alternatives, as a boot of so many servers gets them."""
+    possible = [request for request in requests if request.impossible is None]
+    if not possible:
+        return [(request, None) for request in requests]
+    queries = build_queries(possible, servers=servers)
+    start = random.randrange(2**16)
+    return [(request, find_in(index, query, start=start)) for request, query in zip(possible, queries, strict=True)]
+
+
+def has_room(tried: Sequence[Tried]) -> bool:
+    """Return whether a server may go somewhere, by what its request's alternatives were answered."""
+    return any(
+        answer is not None
+        and any(answer.summaries[c.root_uuid].name not in request.excluded_hosts for c in answer.candidates)
+        for request, answer in tried
+    )
+
+
+def place(
+    index: Index, requests: Sequence[Request], count: int, random: Random, settings: SchedulingSettings
+) -> list[Candidate]:
+    """Place up to `count` servers of one request, and return where; fewer are returned where no more fit.
+
+    requests: its alternatives, narrowed. Cost: a search for each round of servers that fit together.
+    """
+    possible = [request for request in requests if request.impossible is None]
+    placed: list[Candidate] = []
+    while possible and len(placed) < count:
+        queries = build_queries(possible, servers=count - len(placed))
+        placed_now = _choose(index, possible, queries, count - len(placed), random, settings)
+        if not placed_now:
+            break
+        placed += placed_now
+    return placed
+
+
+def place_all(
+    index: Index, requests: Sequence[Request], random: Random, settings: SchedulingSettings
+) -> list[Candidate]:
+    """Place servers of one request until no more fits, and return where."""
+    possible = [request for request in requests if request.impossible is None]
+    queries = [build_query(request, limit=CANDIDATES_MAX) for request in possible]
+    placed: list[Candidate] = []
+    while placed_now := _choose(index, possible, queries, SERVERS_MAX, random, settings) if possible else []:
+        placed += placed_now
+    return placed
+
+
+def _choose(
+    index: Index, requests: Sequence[Request], queries: Sequence[CandidateQuery], count: int, random: Random,
+    settings: SchedulingSettings,
+) -> list[Candidate]:  # fmt: skip
+    start = random.randrange(2**16)
+    answer = join([find_in(index, query, start=start) for query in queries])
+    chosen = select(answer, count, random, settings, excluded=requests[0].excluded_hosts)
+    take(index, [candidate.allocations for candidate in chosen])
+    return chosen
+
+
+def take(index: Index, claims: Sequence[Allocations]) -> None:
+    """Count these claims as used."""
+    added: dict[str, Counter[str]] = {}
+    for claim in claims:
+        for uuid, resources in claim.items():
+            added.setdefault(uuid, Counter()).update(resources)
+    usages = []
+    for uuid, amounts in added.items():
+        row = index.find_row(uuid)
+        assert row is not None, "candidates are of this index"
+        used = index.used[row]
+        together = {name: amount + amounts.get(name, 0) for name, amount in used.items()}
+        usages.append(Usage(index.ids[row], index.generations[row], together))
+    index.apply(Delta(usages=usages))
+
+
+class Leaving(Struct, frozen=True, kw_only=True):
+    """A server that is to leave its host. requests: what it asks of another one, narrowed, one for each alternative."""
+
+    server_id: str
+    requests: tuple[Request, ...]
+
+
+class Elsewhere(Struct, frozen=True):
+    """Where servers that leave would go. hosts: server id -> host name. refused: those that find no place beside the
+    others, with what the search for them was answered then.
+    """
+
+    hosts: Mapping[str, str]
+    refused: Mapping[str, tuple[Tried, ...]]
+
+    @property
+    def fits(self) -> bool:
+        """Return whether all find a place, together."""
+        return not self.refused
+
+
+def fit_elsewhere(index: Index, leaving: Sequence[Leaving], random: Random, settings: SchedulingSettings) -> Elsewhere:
+    """Return whether these servers fit elsewhere as a whole, and where each would go.
+
+    index: a copy, in which the hosts that they leave are closed already (`changes.close_hosts`); what the servers hold
+    there counts nowhere else. It is left as it was. Servers of equal requests are placed together; those with the
+    fewest hosts go first. Those that find no place go before all others, ROUNDS_MAX times: then a place for all, if it
+    was not found, is hardly there, though nobody can promise that: unlike sizes are a bin packing.
+    Cost: a search for each request that is unlike the others, in each round.
+    """
+    groups: dict[tuple[Request, ...], list[str]] = {}
+    for server in leaving:
+        groups.setdefault(server.requests, []).append(server.server_id)
+    tightness = {requests: _tightness(index, requests, random) for requests in groups}
+    order = sorted(groups, key=lambda requests: tightness[requests])
+    best: Elsewhere | None = None
+    for _ in range(ROUNDS_MAX):
+        answer, stuck = _place_groups(index.copy(), groups, order, random, settings)
+        if best is None or len(answer.refused) < len(best.refused):
+            best = answer
+        if answer.fits or all(requests in stuck for requests in order[: len(stuck)]):
+            break
+        order = [*(requests for requests in order if requests in stuck), *(r for r in order if r not in stuck)]
+    assert best is not None
+    return best
+
+
+def _tightness(index: Index, requests: Sequence[Request], random: Random) -> tuple[int, ...]:
+    """Return a key by which servers go first that have few hosts, then large ones."""
+    answers = [answer for _, answer in search(index, requests, random) if answer is not None]
+    hosts = {candidate.root_uuid for answer in answers for candidate in answer.candidates}
+    return len(hosts), *(-amount for _, amount in sorted(requests[0].resources))
+
+
+def _place_groups(
+    index: Index,
+    groups: Mapping[tuple[Request, ...], Sequence[str]],
+    order: Sequence[tuple[Request, ...]],
+    random: Random,
+    settings: SchedulingSettings,
+) -> tuple[Elsewhere, set[tuple[Request, ...]]]:
+    """Return where servers go in this order, and the requests of those that have no place."""
+    hosts: dict[str, str] = {}
+    waiting: dict[tuple[Request, ...], Sequence[str]] = {}
+    for requests in order:
+        placed = place(index, requests, len(groups[requests]), random, settings)
+        for server_id, candidate in zip(groups[requests], placed, strict=False):
+            row = index.find_row(candidate.root_uuid)
+            assert row is not None, "candidates are of this index"
+            hosts[server_id] = index.names[row]
+        if rest := groups[requests][len(placed) :]:
+            waiting[requests] = rest
+    refused: dict[str, tuple[Tried, ...]] = {}
+    for requests, server_ids in waiting.items():
+        refused |= dict.fromkeys(server_ids, tuple(search(index, requests, random)))
+    return Elsewhere(hosts, refused), set(waiting)
