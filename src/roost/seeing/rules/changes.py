@@ -23,14 +23,15 @@ class ChangeKind(Enum):
 class Change(Struct, frozen=True, kw_only=True):
     """One change of one host or segment. provider_uuid: its provider. place: its name.
 
-    resource_class, amount: what is freed or added. segment: that a host is to reach, with its placement aggregate.
+    amounts: (resource class, amount) that is freed or added. network: the segment's. segment: that a host is to reach,
+    with its placement aggregate.
     """
 
     kind: ChangeKind
     provider_uuid: str
     place: str
-    resource_class: str = ""
-    amount: int = 0
+    amounts: tuple[tuple[str, int], ...] = ()
+    network: str = ""
     segment: str = ""
     placement_aggregate: str = ""
 
@@ -45,22 +46,24 @@ def make(index: Index, changes: Sequence[Change]) -> None:
             case ChangeKind.OPEN_HOST:
                 provider = replace(provider, traits=provider.traits - {DISABLED})
             case ChangeKind.FREE_ON_HOST:
-                used = provider.used[change.resource_class] - change.amount
-                provider = replace(provider, used={**provider.used, change.resource_class: used})
+                freed = {name: provider.used[name] - amount for name, amount in change.amounts}
+                provider = replace(provider, used={**provider.used, **freed})
             case ChangeKind.GROW_SEGMENT:
-                provider = grown(provider, change.resource_class, change.amount)
+                provider = grown(provider, dict(change.amounts))
             case ChangeKind.REACH_SEGMENT:
                 aggregates = provider.placement_aggregates | {change.placement_aggregate}
                 provider = replace(provider, placement_aggregates=aggregates)
         index.apply(Delta(providers=[provider]))
 
 
-def grown(provider: ProviderRow, resource_class: str, amount: int) -> ProviderRow:
-    """Return a provider that has more of a resource class, and gives as much in one claim as it has."""
-    before = provider.inventories[resource_class]
-    total = before.total + amount
-    inventory = replace(before, total=total, max_unit=max(before.max_unit, total))
-    return replace(provider, inventories={**provider.inventories, resource_class: inventory})
+def grown(provider: ProviderRow, amounts: Mapping[str, int]) -> ProviderRow:
+    """Return a provider that has more of these resource classes, and gives as much in one claim as it has."""
+    inventories = dict(provider.inventories)
+    for name, amount in amounts.items():
+        before = inventories[name]
+        total = before.total + amount
+        inventories[name] = replace(before, total=total, max_unit=max(before.max_unit, total))
+    return replace(provider, inventories=inventories)
 
 
 def close_hosts(index: Index, names: Collection[str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.placement.search.index import I64
 from roost.seeing.rules.limits import Limits, LimitSet
@@ -35,24 +36,35 @@ def pack(limits: Limits) -> Packing:
     Cost: some array operations for each set, and a flow through a graph that has a node for each set, and an edge for
     each two sets that have a place in common.
     """
-    families = _choose_families(limits.sets, len(limits.most))
-    leaf = [np.full(len(limits.most), TOP, np.int64) for _ in families]
+    most_of_place, sets = _open_places(limits)
+    families = _choose_families(sets, len(most_of_place))
+    leaf = [np.full(len(most_of_place), TOP, np.int64) for _ in families]
     graph = _Graph(len(limits.sets) + 2)
     edges = [TOP] * len(limits.sets)
     for number, family in enumerate(families):
-        for at, around in _nest(limits.sets, family, leaf[number]).items():
+        for at, around in _nest(sets, family, leaf[number]).items():
             outer, inner = (SOURCE if around == TOP else around + 2), at + 2
             if number:
                 outer, inner = inner, (SINK if around == TOP else around + 2)
             edges[at] = graph.add(outer, inner, limits.sets[at].limit)
     between, where = np.unique(np.stack(leaf), axis=1, return_inverse=True)
     most = np.zeros(between.shape[1], np.int64)
-    np.add.at(most, where.ravel(), limits.most)
+    np.add.at(most, where.ravel(), most_of_place)
     for first, second, amount in zip(*between.tolist(), most.tolist(), strict=True):
         graph.add(SOURCE if first == TOP else first + 2, SINK if second == TOP else second + 2, amount)
     total = graph.flow()
-    nested = len(families[0]) == len(limits.sets) and not limits.choices
+    in_order = len(families[0]) == sum(len(limit_set.members) > 0 for limit_set in sets) and not limits.choices
+    nested = in_order or total == 0
     return Packing(total, nested, tuple(0 if edge == TOP else graph.flow_of(edge) for edge in edges))
+
+
+def _open_places(limits: Limits) -> tuple[I64, list[LimitSet]]:
+    """Return how many servers each place could take by itself, and the sets without places that can take none."""
+    most = limits.most
+    for limit_set in limits.sets:
+        if limit_set.limit == 0:
+            most[limit_set.members] = 0
+    return most, [replace(s, members=s.members[most[s.members] > 0]) for s in limits.sets]
 
 
 def _choose_families(sets: Sequence[LimitSet], places: int) -> tuple[list[int], list[int]]:
@@ -62,7 +74,7 @@ def _choose_families(sets: Sequence[LimitSet], places: int) -> tuple[list[int], 
     """
     families: tuple[list[int], list[int]] = ([], [])
     for group in sorted({limit_set.group for limit_set in sets}):
-        members = [number for number, limit_set in enumerate(sets) if limit_set.group == group]
+        members = [n for n, limit_set in enumerate(sets) if limit_set.group == group and len(limit_set.members)]
         parts = [members]
         if not any(_nests(sets, [*family, *members], places) for family in families):
             parts = [[number] for number in members]

@@ -1,0 +1,90 @@
+"""Which changes would help a server that finds no host: each is tried on a copy of the index, by the search itself.
+
+Single changes first, the cheapest first; where none helps alone, two at once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from random import Random
+
+from roost.placement.search.index import Index
+from roost.scheduling.request import Request
+from roost.scheduling.settings import SchedulingSettings
+from roost.seeing.rules.changes import Change, ChangeKind, make
+from roost.seeing.rules.nearest import Near, show_amounts
+from roost.seeing.rules.trials import place
+
+REMEDIES_MAX = 5
+TRIALS_MAX = 32
+"""Single changes, and as many pairs, that are tried."""
+PAIRED_MAX = 8
+"""Of the single changes those that are tried in pairs, beside those of one host."""
+
+COST = {kind: rank for rank, kind in enumerate(ChangeKind)}
+
+Remedy = tuple[Change, ...]
+"""Changes that help together; nearly always one."""
+
+
+def find_remedies(
+    index: Index,
+    requests: Sequence[Request],
+    nearest: Sequence[Near],
+    random: Random,
+    settings: SchedulingSettings,
+    *,
+    servers: int = 1,
+) -> list[Remedy]:
+    """Return up to REMEDIES_MAX changes each of which makes `servers` servers of the request fit; else the first pair.
+
+    index: as it is, it is left so. Nothing is returned where no change that was tried helps, nor two.
+    Cost: a copy of the index and the placing of the servers for each trial.
+    """
+
+    def helps(remedy: Remedy) -> bool:
+        changed = index.copy()
+        make(changed, remedy)
+        return len(place(changed, requests, servers, random, settings)) == servers
+
+    shares = {lack.change: lack.share for near in nearest for lack in near.lacks if lack.change is not None}
+    by_cost = sorted(shares, key=lambda change: (COST[change.kind], shares[change], change.place))
+    alone = {near.lacks[0].change for near in nearest if len(near.lacks) == 1}
+    singles = [change for change in by_cost if change in alone or servers > 1]
+    remedies = _first(helps, ((change,) for change in singles), most=REMEDIES_MAX)
+    if remedies:
+        return remedies
+    return _first(helps, _pairs(nearest, by_cost[:PAIRED_MAX] if servers > 1 else ()), most=1)
+
+
+def _pairs(nearest: Sequence[Near], singles: Sequence[Change]) -> Iterable[Remedy]:
+    """Yield the two changes of hosts that lack two things, then pairs of single ones."""
+    for near in nearest:
+        changes = [lack.change for lack in near.lacks if lack.change is not None]
+        if len(near.lacks) == len(changes) == 2:
+            yield tuple(changes)
+    yield from combinations(singles, 2)
+
+
+def _first(helps: Callable[[Remedy], bool], remedies: Iterable[Remedy], *, most: int) -> list[Remedy]:
+    helping: list[Remedy] = []
+    for _, remedy in zip(range(TRIALS_MAX), remedies, strict=False):
+        if helps(remedy):
+            helping.append(remedy)
+            if len(helping) == most:
+                break
+    return helping
+
+
+def describe(change: Change) -> str:
+    """Return a change as a sentence in the imperative, without its point. Where a host is closed see its state."""
+    match change.kind:
+        case ChangeKind.OPEN_HOST:
+            return f"open host {change.place}"
+        case ChangeKind.FREE_ON_HOST:
+            return f"free {show_amounts(change.amounts)} on host {change.place}"
+        case ChangeKind.GROW_SEGMENT if change.network:
+            return f"give segment {change.place} of network {change.network} {show_amounts(change.amounts)} more"
+        case ChangeKind.GROW_SEGMENT:
+            return f"give {change.place} {show_amounts(change.amounts)} more"
+        case ChangeKind.REACH_SEGMENT:
+            return f"connect host {change.place} to segment {change.segment} of network {change.network}"
