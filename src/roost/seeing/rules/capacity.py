@@ -12,23 +12,26 @@ from roost.placement.search.index import Index, Mask
 from roost.scheduling.request import Request, build_query
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkView
+from roost.seams.placement import ADDRESS_CLASSES
 from roost.seeing.rules.limits import UNBOUNDED, Limits, find_limits, within
 from roost.seeing.rules.packing import pack
 from roost.seeing.rules.trials import place_all
 
+ADDRESSES = "addresses"
+
 
 class Binding(Struct, frozen=True):
-    """A resource class that binds. more: how many servers more would fit without that limit, None for any number."""
+    """What binds: a resource class, or ADDRESSES. more: how many servers more would fit without it, None for any."""
 
-    resource_class: str
+    limit: str
     more: int | None
 
 
 class SegmentRoom(Struct, frozen=True, kw_only=True):
-    """How many servers fit on a segment. hosts: of the request's, that reach it. on_hosts: how many these have room for.
+    """How many servers fit on a segment. hosts: those that reach it and have all else that is asked for, full or not.
 
-    by_addresses: for how many it has addresses. fits: of all that fit so many are here; without them, what is left on
-    the hosts, or of the addresses, is stranded.
+    on_hosts: for how many servers these have room. by_addresses: for how many it has addresses. fits: of all that fit
+    so many are here. stranded_on_hosts, stranded_addresses: for how many more one has room and the other has not.
     """
 
     network: str
@@ -37,20 +40,17 @@ class SegmentRoom(Struct, frozen=True, kw_only=True):
     on_hosts: int
     by_addresses: int
     fits: int
-
-    @property
-    def stranded(self) -> tuple[int, int]:
-        """Return for how many servers hosts have room here without addresses, and addresses without hosts."""
-        return max(self.on_hosts - self.fits, 0), max(self.by_addresses - self.fits, 0)
+    stranded_on_hosts: int
+    stranded_addresses: int
 
 
 class GroupRoom(Struct, frozen=True):
-    """How many servers fit in a zone or a host aggregate, if all are to be there."""
+    """How many servers fit in a zone or a host aggregate, if all are to be there. exact: else that is a bound."""
 
     name: str
     hosts: int
-    least: int
     most: int
+    exact: bool
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -125,10 +125,13 @@ def _choices(limits: Limits, *, nested: bool) -> tuple[str, ...]:
 def _bindings(limits: Limits, most: int) -> tuple[Binding, ...]:
     """Return the classes without whose limits more would fit, the one that costs most first."""
     bindings = []
-    for number, name in enumerate(limits.classes):
+    names = {ADDRESSES if name in ADDRESS_CLASSES else name: {name} for name in limits.classes}
+    if ADDRESSES in names:
+        names[ADDRESSES] = set(ADDRESS_CLASSES)
+    for name, classes in names.items():
         own = limits.own.copy()
-        own[number] = UNBOUNDED
-        sets = tuple(limit_set for limit_set in limits.sets if limit_set.resource_class != name)
+        own[[number for number, one in enumerate(limits.classes) if one in classes]] = UNBOUNDED
+        sets = tuple(limit_set for limit_set in limits.sets if limit_set.resource_class not in classes)
         without = pack(replace(limits, own=own, sets=sets)).most
         if without > most:
             bindings.append(Binding(name, without - most if without < UNBOUNDED else None))
@@ -148,19 +151,22 @@ def _segments(
             continue
         before = rooms.get(limit_set.rows)
         by_addresses = limit_set.limit if before is None else min(limit_set.limit, before.by_addresses)
+        on_hosts, fits = min(int(most[limit_set.members].sum()), UNBOUNDED), flows[limit_set.rows]
         rooms[limit_set.rows] = SegmentRoom(
             network=names[0][0],
             segment=", ".join(name for _, name in names),
             hosts=len(np.unique(limits.roots[limit_set.members])),
-            on_hosts=min(int(most[limit_set.members].sum()), UNBOUNDED),
+            on_hosts=on_hosts,
             by_addresses=by_addresses,
-            fits=flows[limit_set.rows],
+            fits=fits,
+            stranded_on_hosts=max(on_hosts - by_addresses, 0),
+            stranded_addresses=max(by_addresses - on_hosts, 0),
         )
     return sorted(rooms.values(), key=lambda room: (room.network, room.segment))
 
 
 def _group(limits: Limits, name: str, rows: Sequence[int]) -> GroupRoom:
-    """Return the room of a group of hosts; exact where both numbers are equal."""
+    """Return the room of a group of hosts."""
     places: Mask = np.isin(limits.roots, rows)
     packing = pack(within(limits, places))
-    return GroupRoom(name, len(rows), packing.most if packing.nested else 0, packing.most)
+    return GroupRoom(name, len(rows), packing.most, packing.nested)
