@@ -150,15 +150,23 @@ def claim(index: Index, allocations: Allocations, consumer: str) -> None:
     index.apply(Delta(usages=[Usage(provider_id, 0, used) for provider_id, used in usages.items()]))
 
 
-def draw(seed: int) -> Cloud:
+SHAPES = (
+    ("rack",), ("rack",), ("pool",), ("rack", "rack"), ("rack", "room"), ("pool", "rack"), ("rack", "same"),
+    ("pool", "same"), ("room",), (),
+)  # fmt: skip
+CROSSING = (("rack", "any"), ("any", "any"), ("room", "any"), ("pool", "any"), ("both",), ("both", "rack"))
+"""Of each NIC: its network has a segment for each rack, for each room of some racks, as hosts happen to have them, two
+for some hosts, pools for each rack; or it is the network of the NIC before."""
+
+
+def draw(seed: str, shapes: Sequence[tuple[str, ...]] = SHAPES) -> Cloud:
     """Return a small cloud: flat or routed networks, one NIC or two, aggregates, ratios, extra specs, use."""
     random = Random(seed)
     cloud = Cloud()
-    racks = random.randrange(1, 5)
-    hosts = [(f"r{rack}-h{number}", rack) for rack in range(racks) for number in range(random.randrange(1, 5))]
+    racks = random.randrange(1, 6)
+    hosts = [(f"r{rack}-h{number}", rack) for rack in range(racks) for number in range(random.randrange(1, 6))]
     reach: dict[str, list[str]] = {name: [] for name, _ in hosts}
-    shapes = random.choice((("rack",), ("rack",), ("pool",), ("rack", "rack"), ("rack", "room"), ("rack", "any"),
-                            ("pool", "rack"), ("rack", "same"), ("pool", "same"), ()))  # fmt: skip
+    shapes = random.choice(shapes)
     for number, shape in enumerate(shapes):
         _draw_network(cloud, random, number, shape, hosts, reach, racks)
     _draw_hosts(cloud, random, hosts, reach)
@@ -181,7 +189,7 @@ def _draw_network(
         return
     name = f"n{number}"
     families = random.choice(((IPV4_ADDRESS,), (IPV4_ADDRESS,), (IPV4_ADDRESS, IPV6_ADDRESS)))
-    count = {"rack": racks, "room": random.randrange(1, 3), "any": random.randrange(2, 4), "pool": racks}[shape]
+    count = {"room": random.randrange(1, 3), "any": random.randrange(2, 4)}.get(shape, racks)
     segments: list[tuple[str, tuple[str, ...]]] = []
     places = {host: {"room": rack % count, "any": random.randrange(count)}.get(shape, rack) for host, rack in hosts}
     for place in range(count):
@@ -189,11 +197,11 @@ def _draw_network(
             uuid = f"{name}-s{place}-{pool}"
             classes = families if shape == "pool" or random.random() < 0.8 else (IPV4_ADDRESS,)
             classes = (IPV4_ADDRESS,) if shape == "pool" else classes
-            total = random.randrange(0, 14)
+            total = random.randrange(0, 24)
             cloud.add_segment(uuid, used=random.randrange(0, 4), **dict.fromkeys(classes, total))
             segments.append((uuid, classes))
             for host, _ in hosts:
-                if places[host] == place:
+                if places[host] == place or (shape == "both" and random.random() < 0.3):
                     reach[host].append(f"a-{uuid}")
     cloud.add_network(name, *segments, flat=shape == "pool")
     cloud.nics = (*cloud.nics, name)
@@ -206,7 +214,7 @@ def _draw_hosts(cloud: Cloud, random: Random, hosts: Sequence[tuple[str, int]], 
     shares = random.random() < 0.2
     for name, rack in hosts:
         groups = {f"zone{rack % 2}"} | ({"a-disk"} if shares else set())
-        amounts = {VCPU: random.randrange(1, 9), MEMORY_MB: 512 * random.randrange(1, 12)}
+        amounts = {VCPU: random.randrange(1, 17), MEMORY_MB: 512 * random.randrange(1, 16)}
         if not shares:
             amounts[DISK_GB] = random.randrange(1, 30)
         if random.random() < 0.7:

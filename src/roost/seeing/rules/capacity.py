@@ -12,12 +12,17 @@ from roost.placement.search.index import Index, Mask
 from roost.scheduling.request import Request, build_query
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkView
-from roost.seams.placement import ADDRESS_CLASSES
+from roost.seams.placement import ADDRESS_CLASSES, Candidate
 from roost.seeing.rules.limits import UNBOUNDED, Limits, find_limits, within
 from roost.seeing.rules.packing import pack
-from roost.seeing.rules.trials import place_all
+from roost.seeing.rules.trials import boot_all, place_all
 
 ADDRESSES = "addresses"
+TRIALS_MAX = 8
+COST_MAX = 1500
+"""Boots that are tried one by one, 1 ms each."""
+PROVIDERS_AS_DEAR = 500
+"""A search over so many more providers takes as long again."""
 
 
 class Binding(Struct, frozen=True):
@@ -91,7 +96,7 @@ def find_capacity(
     placed = Counter[int]()
     least = packing.most
     if not packing.nested:
-        candidates = place_all(index.copy(), requests, random, settings)
+        candidates = _place_today(index, requests, packing.most, random, settings)
         least = len(candidates)
         for candidate in candidates:
             placed.update(index.row_by_uuid[uuid] for uuid in candidate.allocations)
@@ -114,6 +119,20 @@ def find_capacity(
         zones=rooms(zones),
         aggregates=rooms(aggregates),
     )
+
+
+def _place_today(
+    index: Index, requests: Sequence[Request], most: int, random: Random, settings: SchedulingSettings
+) -> list[Candidate]:
+    """Return where the conductor would place as many servers as fit; by lot, so of several trials the worst.
+
+    In a trial servers boot one by one. Where that takes too long, all are one bulk boot.
+    """
+    cost = max(most, 1) * (1 + len(index) / PROVIDERS_AS_DEAR)
+    if cost > COST_MAX:
+        return place_all(index.copy(), requests, random, settings)
+    trials = [boot_all(index.copy(), requests, random, settings) for _ in range(min(int(COST_MAX / cost), TRIALS_MAX))]
+    return min(trials, key=len)
 
 
 def _choices(limits: Limits, *, nested: bool) -> tuple[str, ...]:

@@ -65,10 +65,20 @@ def place(
     return placed
 
 
+def boot_all(
+    index: Index, requests: Sequence[Request], random: Random, settings: SchedulingSettings
+) -> list[Candidate]:
+    """Place servers of one request one by one, as boots come, until one is refused, and return where."""
+    placed: list[Candidate] = []
+    while placed_now := place(index, requests, 1, random, settings):
+        placed += placed_now
+    return placed
+
+
 def place_all(
     index: Index, requests: Sequence[Request], random: Random, settings: SchedulingSettings
 ) -> list[Candidate]:
-    """Place servers of one request until no more fits, and return where."""
+    """Place servers of one request as one bulk boot of all that fit, and return where."""
     possible = [request for request in requests if request.impossible is None]
     queries = [build_query(request, limit=CANDIDATES_MAX) for request in possible]
     placed: list[Candidate] = []
@@ -113,11 +123,12 @@ class Leaving(Struct, frozen=True, kw_only=True):
 
 class Elsewhere(Struct, frozen=True):
     """Where servers that leave would go. hosts: server id -> host name. refused: those that find no place beside the
-    others, with what the search for them was answered then.
+    others, with what the search for them was answered then. index: with those that found one.
     """
 
     hosts: Mapping[str, str]
     refused: Mapping[str, tuple[Tried, ...]]
+    index: Index
 
     @property
     def fits(self) -> bool:
@@ -179,4 +190,4 @@ def _place_groups(
     refused: dict[str, tuple[Tried, ...]] = {}
     for requests, server_ids in waiting.items():
         refused |= dict.fromkeys(server_ids, tuple(search(index, requests, random)))
-    return Elsewhere(hosts, refused), set(waiting)
+    return Elsewhere(hosts, refused, index), set(waiting)
