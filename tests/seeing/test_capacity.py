@@ -12,7 +12,7 @@ from tests.seeing.clouds import DEFAULTS, Cloud
 from roost.seams.compute import RequestSpec
 from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, VCPU
 from roost.seeing.rules.capacity import ADDRESSES, Binding, Capacity, find_capacity
-from roost.seeing.rules.limits import LimitSet, Limits
+from roost.seeing.rules.limits import Limits, LimitSet
 from roost.seeing.rules.packing import pack
 
 BIG = {MEMORY_MB: 10**6, DISK_GB: 10**6}

@@ -293,10 +293,17 @@ def _shortages(index: Index, shorts: Sequence[Short], segments: Segments, server
             amounts=amounts,
             network=network,
         )
-        may_be_freed = not of_host or all(index.used[row][name] >= amount for name, amount in amounts)
+        bounds = [
+            (short.resource_class, most)
+            for short in shorts_there
+            if of_host and short.needed > (most := index.inventories[row][short.resource_class].max_unit)
+        ]
+        if bounds:  # no claim may have so much, whatever is free
+            yield Lack(place=name, words=f"one server gets at most {show_amounts(bounds)}")
+            continue
         yield Lack(
             place=name,
             words=show_amounts(amounts),
             share=max(_share(index, short, servers) for short in shorts_there),
-            change=change if may_be_freed else None,
+            change=change,
         )

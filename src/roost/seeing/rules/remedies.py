@@ -3,7 +3,7 @@
 Single changes first, the cheapest first; where none helps alone, two at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
 from random import Random
 
@@ -46,20 +46,32 @@ def find_remedies(
         make(changed, remedy)
         return len(place(changed, requests, servers, random, settings)) == servers
 
-    shares = {lack.change: lack.share for near in nearest for lack in near.lacks if lack.change is not None}
+    shares = {
+        lack.change: lack.share
+        for near in nearest
+        for lack in near.lacks
+        if lack.change is not None and _is_possible(index, lack.change)
+    }
     by_cost = sorted(shares, key=lambda change: (COST[change.kind], shares[change], change.place))
     alone = {near.lacks[0].change for near in nearest if len(near.lacks) == 1}
     singles = [change for change in by_cost if change in alone or servers > 1]
     remedies = _first(helps, ((change,) for change in singles), most=REMEDIES_MAX)
     if remedies:
         return remedies
-    return _first(helps, _pairs(nearest, by_cost[:PAIRED_MAX] if servers > 1 else ()), most=1)
+    return _first(helps, _pairs(nearest, shares, by_cost[:PAIRED_MAX] if servers > 1 else ()), most=1)
 
 
-def _pairs(nearest: Sequence[Near], singles: Sequence[Change]) -> Iterable[Remedy]:
+def _is_possible(index: Index, change: Change) -> bool:
+    """Return whether as much is used as is to be freed."""
+    row = index.row_by_uuid[change.provider_uuid]
+    freed = change.amounts if change.kind is ChangeKind.FREE_ON_HOST else ()
+    return all(index.used[row][name] >= amount for name, amount in freed)
+
+
+def _pairs(nearest: Sequence[Near], possible: Collection[Change], singles: Sequence[Change]) -> Iterable[Remedy]:
     """Yield the two changes of hosts that lack two things, then pairs of single ones."""
     for near in nearest:
-        changes = [lack.change for lack in near.lacks if lack.change is not None]
+        changes = [lack.change for lack in near.lacks if lack.change is not None and lack.change in possible]
         if len(near.lacks) == len(changes) == 2:
             yield tuple(changes)
     yield from combinations(singles, 2)
