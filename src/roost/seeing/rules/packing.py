@@ -8,6 +8,7 @@ is left out: the most is a bound all the same.
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -38,22 +39,24 @@ def pack(limits: Limits) -> Packing:
     """
     most_of_place, sets = _open_places(limits)
     families = _choose_families(sets, len(most_of_place))
-    leaf = [np.full(len(most_of_place), TOP, np.int64) for _ in families]
     graph = _Graph(len(limits.sets) + 2)
     edges = [TOP] * len(limits.sets)
     for number, family in enumerate(families):
-        for at, around in _nest(sets, family, leaf[number]).items():
+        for at, around in family.parents.items():
             outer, inner = (SOURCE if around == TOP else around + 2), at + 2
             if number:
                 outer, inner = inner, (SINK if around == TOP else around + 2)
             edges[at] = graph.add(outer, inner, limits.sets[at].limit)
-    between, where = np.unique(np.stack(leaf), axis=1, return_inverse=True)
-    most = np.zeros(between.shape[1], np.int64)
-    np.add.at(most, where.ravel(), most_of_place)
-    for first, second, amount in zip(*between.tolist(), most.tolist(), strict=True):
-        graph.add(SOURCE if first == TOP else first + 2, SINK if second == TOP else second + 2, amount)
+    # Places between the same two sets are one edge: their numbers as one key, which sorts faster than pairs.
+    width = len(sets) + 1
+    between, where = np.unique((families[0].leaf + 1) * width + families[1].leaf + 1, return_inverse=True)
+    most = np.zeros(len(between), np.int64)
+    np.add.at(most, where, most_of_place)
+    for key, amount in zip(between.tolist(), most.tolist(), strict=True):
+        first, second = divmod(key, width)
+        graph.add(first + 1 if first else SOURCE, second + 1 if second else SINK, amount)
     total = graph.flow()
-    in_order = len(families[0]) == sum(len(limit_set.members) > 0 for limit_set in sets) and not limits.choices
+    in_order = len(families[0].parents) == sum(len(limit_set.members) > 0 for limit_set in sets) and not limits.choices
     nested = in_order or total == 0
     return Packing(total, nested, tuple(0 if edge == TOP else graph.flow_of(edge) for edge in edges))
 
@@ -67,40 +70,50 @@ def _open_places(limits: Limits) -> tuple[I64, list[LimitSet]]:
     return most, [replace(s, members=s.members[most[s.members] > 0]) for s in limits.sets]
 
 
-def _choose_families(sets: Sequence[LimitSet], places: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of the sets of two families, in each of which all sets nest.
+class _Family(NamedTuple):
+    """Sets that nest. parents: number of each set -> of the smallest set around it, TOP for none.
+
+    leaf: int64, shape (places,), the smallest set with each place, TOP for none.
+    """
+
+    parents: dict[int, int]
+    leaf: I64
+
+
+def _choose_families(sets: Sequence[LimitSet], places: int) -> list[_Family]:
+    """Return two families of sets that nest; what crosses sets of both is in neither.
 
     Sets of one group come into the same family, if they can: a network's segments.
     """
-    families: tuple[list[int], list[int]] = ([], [])
+    families = [_nest(sets, [], places)] * 2
     for group in sorted({limit_set.group for limit_set in sets}):
         members = [n for n, limit_set in enumerate(sets) if limit_set.group == group and len(limit_set.members)]
-        parts = [members]
-        if not any(_nests(sets, [*family, *members], places) for family in families):
-            parts = [[number] for number in members]
-        for part in parts:
-            family = next((family for family in families if _nests(sets, [*family, *part], places)), None)
-            if family is not None:
-                family += part
+        if not _add(families, sets, members, places):
+            for number in members:
+                _add(families, sets, [number], places)
     return families
 
 
-def _nests(sets: Sequence[LimitSet], family: Sequence[int], places: int) -> bool:
-    return len(_nest(sets, family, np.full(places, TOP, np.int64))) == len(family)
+def _add(families: list[_Family], sets: Sequence[LimitSet], numbers: Sequence[int], places: int) -> bool:
+    """Add sets to the first family in which all nest; return whether there is one."""
+    for which, family in enumerate(families):
+        joined = _nest(sets, [*family.parents, *numbers], places)
+        if len(joined.parents) == len(family.parents) + len(numbers):
+            families[which] = joined
+            return True
+    return False
 
 
-def _nest(sets: Sequence[LimitSet], family: Sequence[int], leaf: I64) -> dict[int, int]:
-    """Return the smallest set around each, TOP for none; without those that cross another.
-
-    leaf: int64, shape (places,), TOP everywhere; becomes the smallest set with each place.
-    """
+def _nest(sets: Sequence[LimitSet], numbers: Sequence[int], places: int) -> _Family:
+    """Return the family of these sets, the largest first; without those that cross another."""
     parents: dict[int, int] = {}
-    for number in sorted(family, key=lambda number: -len(sets[number].members)):
+    leaf = np.full(places, TOP, np.int64)
+    for number in sorted(numbers, key=lambda number: -len(sets[number].members)):
         around = leaf[sets[number].members]
         if (around == around[0]).all():
             parents[number] = int(around[0])
             leaf[sets[number].members] = number
-    return parents
+    return _Family(parents, leaf)
 
 
 class _Graph:

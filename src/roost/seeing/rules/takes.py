@@ -16,7 +16,7 @@ from roost.placement.search.combinations import Options
 from roost.placement.search.funnel import options_of
 from roost.placement.search.index import I64, Index, Mask
 from roost.placement.search.narrowing import Plan, make_plan
-from roost.seams.placement import CandidateQuery
+from roost.seams.placement import CAPACITY_MAX, CandidateQuery
 
 
 class Plans(NamedTuple):
@@ -189,11 +189,22 @@ def sum_rows(index: Index, takes: Takes) -> Rows:
     starts = np.flatnonzero(np.concatenate(([True], row_keys[1:] != row_keys[:-1])))
     rows, names = np.divmod(row_keys[starts], kinds)
     least, largest = np.minimum.reduceat(amounts, starts), np.maximum.reduceat(amounts, starts)
-    lines = zip(rows.tolist(), names.tolist(), least.tolist(), strict=True)
-    free = np.array([_free(index, row, takes.classes[name], amount) for row, name, amount in lines])
+    free = np.empty(len(rows), np.int64)
+    for number, name in enumerate(takes.classes):
+        of_class = names == number
+        free[of_class] = _list_free(index, rows[of_class], name, least[of_class])
     return Rows(
         rows, names, free, least, largest, groups[starts], starts, np.diff(np.append(starts, len(keys))), members
     )
+
+
+def _list_free(index: Index, rows: I64, resource_class: str, amounts: I64) -> I64:
+    """Return what `_free` says of many rows, which all have inventory of the class; int64, shape (rows,)."""
+    had = [(index.inventories[row][resource_class], index.used[row][resource_class]) for row in rows.tolist()]
+    columns = [(i.total - i.reserved, i.allocation_ratio, i.max_unit, used) for i, used in had]
+    size, ratio, max_unit, used = np.array(columns, np.float64).reshape(-1, 4).T
+    free: I64 = np.minimum(size * ratio, CAPACITY_MAX).astype(np.int64) - used.astype(np.int64)
+    return np.where(amounts > max_unit, 0, free)
 
 
 def list_clusters(index: Index, takes: Takes) -> list[Cluster]:

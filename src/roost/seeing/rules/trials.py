@@ -22,7 +22,8 @@ ROUNDS_MAX = 4
 CANDIDATES_MAX = 20_000
 """Of a search for as many servers as fit: each host once, in all but the largest clouds."""
 
-SERVERS_MAX = 2**31
+SERVERS_MAX = 100_000
+"""Of one request, placed to see how many fit: beyond that it is said that there are so many."""
 
 Tried = tuple[Request, Candidates | None]
 """A narrowed request, with what was answered; None where it was not asked."""
@@ -78,11 +79,14 @@ def boot_all(
 def place_all(
     index: Index, requests: Sequence[Request], random: Random, settings: SchedulingSettings
 ) -> list[Candidate]:
-    """Place servers of one request as one bulk boot of all that fit, and return where."""
+    """Place servers of one request as one bulk boot of all that fit, SERVERS_MAX at most; return where."""
     possible = [request for request in requests if request.impossible is None]
     queries = [build_query(request, limit=CANDIDATES_MAX) for request in possible]
     placed: list[Candidate] = []
-    while placed_now := _choose(index, possible, queries, SERVERS_MAX, random, settings) if possible else []:
+    while possible and (rest := SERVERS_MAX - len(placed)):
+        placed_now = _choose(index, possible, queries, rest, random, settings)
+        if not placed_now:
+            break
         placed += placed_now
     return placed
 
