@@ -71,6 +71,16 @@ def test_a_closed_host_is_the_cheapest_to_have() -> None:
     assert remedies(explained) == ["open host spare", "free 1 VCPU on host r0-h0"]
 
 
+def test_where_vcpus_are_overcommitted_the_ratio_is_a_limit_that_may_be_raised() -> None:
+    cloud = racks(9, hosts=0)
+    cloud.add_host("h", "a-rack0", ratio=1.5, VCPU=4, **BIG)
+    use(cloud, "h", VCPU=5)
+    assert remedies(explain(cloud, vcpus=2)) == [
+        "free 1 VCPU on host h",
+        "raise the allocation ratio of VCPU on host h to 1.75",
+    ]
+
+
 def test_two_changes_are_proposed_where_none_alone_helps() -> None:
     cloud = racks(0, hosts=1)
     use(cloud, "r0-h0", VCPU=4)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.seeing.clouds import CROSSING, DEFAULTS, SHAPES, Cloud, boot, boot_until_refused, draw
 
 from roost.placement.search.index import Index
-from roost.seams.placement import DISABLED
+from roost.seams.placement import DISABLED, VCPU
 from roost.seeing.rules.changes import Change, ChangeKind
 from roost.seeing.rules.explanations import Explained, explain_servers
 from roost.seeing.rules.questions import Question
@@ -31,6 +31,9 @@ def change_cloud(cloud: Cloud, change: Change) -> None:
             freed = {name: provider.used[name] - amount for name, amount in change.amounts}
             assert min(freed.values()) >= 0, "no more is freed than is used"
             provider = replace(provider, used={**provider.used, **freed})
+        case ChangeKind.RAISE_RATIO:
+            raised = replace(provider.inventories[VCPU], allocation_ratio=change.ratio)
+            provider = replace(provider, inventories={**provider.inventories, VCPU: raised})
         case ChangeKind.GROW_SEGMENT:
             totals = {name: provider.inventories[name].total + amount for name, amount in change.amounts}
             grown = {n: replace(provider.inventories[n], total=t, max_unit=t) for n, t in totals.items()}

@@ -149,7 +149,7 @@ def _bindings(limits: Limits, most: int) -> tuple[Binding, ...]:
         names[ADDRESSES] = set(ADDRESS_CLASSES)
     for name, classes in names.items():
         own = limits.own.copy()
-        own[[number for number, one in enumerate(limits.classes) if one in classes]] = UNBOUNDED
+        own[[number for number, class_name in enumerate(limits.classes) if class_name in classes]] = UNBOUNDED
         sets = tuple(limit_set for limit_set in limits.sets if limit_set.resource_class not in classes)
         without = pack(replace(limits, own=own, sets=sets)).most
         if without > most:

@@ -16,6 +16,7 @@ class ChangeKind(Enum):
 
     OPEN_HOST = "open_host"
     FREE_ON_HOST = "free_on_host"
+    RAISE_RATIO = "raise_ratio"
     GROW_SEGMENT = "grow_segment"
     REACH_SEGMENT = "reach_segment"
 
@@ -24,7 +25,7 @@ class Change(Struct, frozen=True, kw_only=True):
     """One change of one host or segment. provider_uuid: its provider. place: its name.
 
     amounts: (resource class, amount) that is freed or added. network: the segment's. segment: that a host is to reach,
-    with its placement aggregate.
+    with its placement aggregate. ratio: the allocation ratio of the only class of the amounts, raised to give as much.
     """
 
     kind: ChangeKind
@@ -33,6 +34,7 @@ class Change(Struct, frozen=True, kw_only=True):
     amounts: tuple[tuple[str, int], ...] = ()
     network: str = ""
     segment: str = ""
+    ratio: float = 0.0
     placement_aggregate: str = ""
 
 
@@ -48,6 +50,10 @@ def make(index: Index, changes: Sequence[Change]) -> None:
             case ChangeKind.FREE_ON_HOST:
                 freed = {name: provider.used[name] - amount for name, amount in change.amounts}
                 provider = replace(provider, used={**provider.used, **freed})
+            case ChangeKind.RAISE_RATIO:
+                ((name, _),) = change.amounts
+                raised = replace(provider.inventories[name], allocation_ratio=change.ratio)
+                provider = replace(provider, inventories={**provider.inventories, name: raised})
             case ChangeKind.GROW_SEGMENT:
                 provider = grown(provider, dict(change.amounts))
             case ChangeKind.REACH_SEGMENT:

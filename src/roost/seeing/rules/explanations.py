@@ -121,10 +121,10 @@ def _funnel(index: Index, question: Question, around: Surroundings) -> tuple[tup
 
 
 def _explain(index: Index, tried: Sequence[Tried], around: Surroundings) -> str:
-    asked = addresses_asked(tried[0][0])
+    providers = addresses_asked(tried[0][0])
     explanation = explain(
         tried,
-        _usages(index, asked),
+        _usages(index, providers),
         closed=around.closed,
         empty_aggregates=around.empty_aggregates,
         held=around.addresses_held,

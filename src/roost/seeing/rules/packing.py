@@ -42,10 +42,10 @@ def pack(limits: Limits) -> Packing:
     graph = _Graph(len(limits.sets) + 2)
     edges = [TOP] * len(limits.sets)
     for number, family in enumerate(families):
-        for at, around in family.parents.items():
-            outer, inner = (SOURCE if around == TOP else around + 2), at + 2
+        for at, parent in family.parents.items():
+            outer, inner = (SOURCE if parent == TOP else parent + 2), at + 2
             if number:
-                outer, inner = inner, (SINK if around == TOP else around + 2)
+                outer, inner = inner, (SINK if parent == TOP else parent + 2)
             edges[at] = graph.add(outer, inner, limits.sets[at].limit)
     # Places between the same two sets are one edge: their numbers as one key, which sorts faster than pairs.
     width = len(sets) + 1
@@ -109,9 +109,9 @@ def _nest(sets: Sequence[LimitSet], numbers: Sequence[int], places: int) -> _Fam
     parents: dict[int, int] = {}
     leaf = np.full(places, TOP, np.int64)
     for number in sorted(numbers, key=lambda number: -len(sets[number].members)):
-        around = leaf[sets[number].members]
-        if (around == around[0]).all():
-            parents[number] = int(around[0])
+        sets_around = leaf[sets[number].members]
+        if (sets_around == sets_around[0]).all():
+            parents[number] = int(sets_around[0])
             leaf[sets[number].members] = number
     return _Family(parents, leaf)
 

@@ -3,13 +3,17 @@
 Single changes first, the cheapest first; where none helps alone, two at once.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
 from random import Random
 
+from msgspec.structs import replace
+
 from roost.placement.search.index import Index
 from roost.scheduling.request import Request
 from roost.scheduling.settings import SchedulingSettings
+from roost.seams.placement import VCPU
 from roost.seeing.rules.changes import Change, ChangeKind, make
 from roost.seeing.rules.nearest import Near, show_amounts
 from roost.seeing.rules.trials import place
@@ -46,19 +50,29 @@ def find_remedies(
         make(changed, remedy)
         return len(place(changed, requests, servers, random, settings)) == servers
 
-    shares = {
-        lack.change: lack.share
-        for near in nearest
-        for lack in near.lacks
-        if lack.change is not None and _is_possible(index, lack.change)
-    }
+    lacks = [lack for near in nearest for lack in near.lacks if lack.change is not None]
+    shares = {lack.change: lack.share for lack in lacks if lack.change and _is_possible(index, lack.change)}
     by_cost = sorted(shares, key=lambda change: (COST[change.kind], shares[change], change.place))
     alone = {near.lacks[0].change for near in nearest if len(near.lacks) == 1}
     singles = [change for change in by_cost if change in alone or servers > 1]
+    singles += [raised for change in alone if change and (raised := _raise_ratio(index, change))]
+    singles.sort(key=lambda change: COST[change.kind])
     remedies = _first(helps, ((change,) for change in singles), most=REMEDIES_MAX)
     if remedies:
         return remedies
     return _first(helps, _pairs(nearest, shares, by_cost[:PAIRED_MAX] if servers > 1 else ()), most=1)
+
+
+def _raise_ratio(index: Index, change: Change) -> Change | None:
+    """Return the raise of an allocation ratio that gives what a host is short of, where its VCPUs are overcommitted."""
+    if change.kind is not ChangeKind.FREE_ON_HOST or [name for name, _ in change.amounts] != [VCPU]:
+        return None
+    inventory = index.inventories[index.row_by_uuid[change.provider_uuid]][VCPU]
+    size = inventory.total - inventory.reserved
+    if inventory.allocation_ratio <= 1 or size <= 0:
+        return None
+    ratio = math.ceil((inventory.capacity + change.amounts[0][1]) / size * 100) / 100
+    return replace(change, kind=ChangeKind.RAISE_RATIO, ratio=ratio)
 
 
 def _is_possible(index: Index, change: Change) -> bool:
@@ -94,6 +108,8 @@ def describe(change: Change) -> str:
             return f"open host {change.place}"
         case ChangeKind.FREE_ON_HOST:
             return f"free {show_amounts(change.amounts)} on host {change.place}"
+        case ChangeKind.RAISE_RATIO:
+            return f"raise the allocation ratio of {change.amounts[0][0]} on host {change.place} to {change.ratio:g}"
         case ChangeKind.GROW_SEGMENT if change.network:
             return f"give segment {change.place} of network {change.network} {show_amounts(change.amounts)} more"
         case ChangeKind.GROW_SEGMENT:

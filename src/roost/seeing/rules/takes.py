@@ -213,15 +213,15 @@ def list_clusters(index: Index, takes: Takes) -> list[Cluster]:
     for choices in _link(takes.choices):
         rows = tuple(sorted({row for choice in choices for row in choice.rows}))
         counts = Counter(choice.place for choice in choices)
-        asked = {(choice.rows, choice.wants) for choice in choices}
+        kinds = {(choice.rows, choice.wants) for choice in choices}
         clusters.append(
             Cluster(
                 rows=rows,
                 name=min(choices[0].wants)[0],
-                units=sum(_units(index, takes, row, wants) for row in rows for wants in {wants for _, wants in asked}),
+                units=sum(_units(index, takes, row, wants) for row in rows for wants in {wants for _, wants in kinds}),
                 needed=min(counts.values()),
                 group=min(choice.group for choice in choices),
-                alike=len(asked) == 1 and len(set(counts.values())) == 1,
+                alike=len(kinds) == 1 and len(set(counts.values())) == 1,
                 members=np.array(sorted(counts), np.int64),
             )
         )

@@ -44,9 +44,9 @@ class Refusal(Struct, frozen=True):
 async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explanation:
     """Return what would become of `count` such servers. Raises what read_question raises, and LedgerElsewhere."""
     question = await read_question(seeing, asked)
-    around = await _read_surroundings(seeing, question)
+    surroundings = await _read_surroundings(seeing, question)
     index, random = await copy_index(seeing), Random(seeing.env.random.randrange(2**32))
-    work = partial(explain_servers, index, question, random, seeing.scheduling, count=count, around=around)
+    work = partial(explain_servers, index, question, random, seeing.scheduling, count=count, around=surroundings)
     explained = await asyncio.to_thread(work)
     changes = [lack.change for near in explained.nearest[:NEAREST_SHOWN] for lack in near.lacks]
     changes += [change for remedy in explained.remedies for change in remedy]
