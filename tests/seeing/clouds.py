@@ -91,6 +91,11 @@ class Cloud:
         return index
 
     def requests(self, **changes: object) -> list[Request]:
+        """The alternatives of a server's request, narrowed. changes: of its spec."""
+        return narrow(self.request(**changes))
+
+    def request(self, **changes: object) -> Request:
+        """What a server asks of hosts, before it is narrowed."""
         ports = [
             Port(
                 id=f"p{tag}", tag=str(tag), network_id=nic, project_id="p", mac_address="m", revision=1,
@@ -100,7 +105,7 @@ class Cloud:
             for tag, nic in enumerate(self.nics)
         ]  # fmt: skip
         spec = replace(self.spec, **changes)
-        return narrow(build_request(spec, ports, self.networks, aggregates=self.aggregates))
+        return build_request(spec, ports, self.networks, aggregates=self.aggregates)
 
 
 def boot_until_refused(index: Index, requests: Sequence[Request], random: Random) -> int:

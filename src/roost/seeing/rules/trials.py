@@ -12,6 +12,7 @@ from msgspec import Struct
 from roost.placement.model import Usage
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.matching import find_in
+from roost.scheduling.filters import narrow
 from roost.scheduling.request import Request, build_queries, build_query
 from roost.scheduling.selection import join, select
 from roost.scheduling.settings import SchedulingSettings
@@ -119,10 +120,10 @@ def take(index: Index, claims: Sequence[Allocations]) -> None:
 
 
 class Leaving(Struct, frozen=True, kw_only=True):
-    """A server that is to leave its host. requests: what it asks of another one, narrowed, one for each alternative."""
+    """A server that is to leave its host. request: what it asks of another one, before it is narrowed."""
 
     server_id: str
-    requests: tuple[Request, ...]
+    request: Request
 
 
 class Elsewhere(Struct, frozen=True):
@@ -149,19 +150,20 @@ def fit_elsewhere(index: Index, leaving: Sequence[Leaving], random: Random, sett
     was not found, is hardly there, though nobody can promise that: unlike sizes are a bin packing.
     Cost: a search for each request that is unlike the others, in each round.
     """
-    groups: dict[tuple[Request, ...], list[str]] = {}
+    groups: dict[Request, list[str]] = {}
     for server in leaving:
-        groups.setdefault(server.requests, []).append(server.server_id)
-    tightness = {requests: _tightness(index, requests, random) for requests in groups}
-    order = sorted(groups, key=lambda requests: tightness[requests])
+        groups.setdefault(server.request, []).append(server.server_id)
+    kinds = {request: narrow(request, settings) for request in groups}
+    tightness = {request: _tightness(index, kinds[request], random) for request in groups}
+    order = sorted(groups, key=lambda request: tightness[request])
     best: Elsewhere | None = None
     for _ in range(ROUNDS_MAX):
-        answer, stuck = _place_groups(index.copy(), groups, order, random, settings)
+        answer, stuck = _place_groups(index.copy(), groups, kinds, order, random, settings)
         if best is None or len(answer.refused) < len(best.refused):
             best = answer
-        if answer.fits or all(requests in stuck for requests in order[: len(stuck)]):
+        if answer.fits or stuck == set(order[: len(stuck)]):
             break
-        order = [*(requests for requests in order if requests in stuck), *(r for r in order if r not in stuck)]
+        order = [*(request for request in order if request in stuck), *(r for r in order if r not in stuck)]
     assert best is not None
     return best
 
@@ -175,23 +177,22 @@ def _tightness(index: Index, requests: Sequence[Request], random: Random) -> tup
 
 def _place_groups(
     index: Index,
-    groups: Mapping[tuple[Request, ...], Sequence[str]],
-    order: Sequence[tuple[Request, ...]],
+    groups: Mapping[Request, Sequence[str]],
+    kinds: Mapping[Request, Sequence[Request]],
+    order: Sequence[Request],
     random: Random,
     settings: SchedulingSettings,
-) -> tuple[Elsewhere, set[tuple[Request, ...]]]:
+) -> tuple[Elsewhere, set[Request]]:
     """Return where servers go in this order, and the requests of those that have no place."""
     hosts: dict[str, str] = {}
-    waiting: dict[tuple[Request, ...], Sequence[str]] = {}
-    for requests in order:
-        placed = place(index, requests, len(groups[requests]), random, settings)
-        for server_id, candidate in zip(groups[requests], placed, strict=False):
-            row = index.find_row(candidate.root_uuid)
-            assert row is not None, "candidates are of this index"
-            hosts[server_id] = index.names[row]
-        if rest := groups[requests][len(placed) :]:
-            waiting[requests] = rest
+    waiting: dict[Request, Sequence[str]] = {}
+    for request in order:
+        placed = place(index, kinds[request], len(groups[request]), random, settings)
+        for server_id, candidate in zip(groups[request], placed, strict=False):
+            hosts[server_id] = index.names[index.row_by_uuid[candidate.root_uuid]]
+        if rest := groups[request][len(placed) :]:
+            waiting[request] = rest
     refused: dict[str, tuple[Tried, ...]] = {}
-    for requests, server_ids in waiting.items():
-        refused |= dict.fromkeys(server_ids, tuple(search(index, requests, random)))
+    for request, server_ids in waiting.items():
+        refused |= dict.fromkeys(server_ids, tuple(search(index, kinds[request], random)))
     return Elsewhere(hosts, refused, index), set(waiting)

@@ -14,7 +14,6 @@ from roost.compute.service.servers import list_servers
 from roost.network.service.moves import read_ports
 from roost.network.service.views import find_networks, get_networks
 from roost.placement.search.index import Index
-from roost.scheduling.filters import narrow
 from roost.scheduling.host_aggregates import aggregates_asked
 from roost.scheduling.request import build_request
 from roost.seams.network import ServerNics
@@ -85,5 +84,5 @@ async def _read_requests(seeing: Seeing, servers: list[Server]) -> list[Leaving]
                 project_id=server.project_id,
             ),
         )
-        leaving.append(Leaving(server_id=server.id, requests=tuple(narrow(request, seeing.scheduling))))
+        leaving.append(Leaving(server_id=server.id, request=request))
     return leaving
