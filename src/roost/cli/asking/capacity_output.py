@@ -147,8 +147,8 @@ def print_cloud(console: Console, answer: Answer) -> None:
     table = new_table("network", "segment", *numbers, numbers=numbers)
     for line in cloud["segments"]:
         room = line["room"]
-        counts = (line["addresses"], line["addresses_free"], room["hosts"], room["open"], room["vcpus_free"])
-        counts = (*counts, line["vcpus_stranded"], line["addresses_stranded"])
+        counts = [line["addresses"], line["addresses_free"], room["hosts"], room["open"], room["vcpus_free"]]
+        counts += [line["vcpus_stranded"], line["addresses_stranded"]]
         style = "red" if line["vcpus_stranded"] else ""
         names = (printable(line["network"]), printable(line["segment"]))
         table.add_row(*names, *(f"{count:,}" for count in counts), style=style)

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
-from roost.platform.mismatch import explain_mismatch
+from roost.platform.mismatch import explain_mismatch, find_mismatch
 from roost.platform.operations import Schema
 
 T = TypeVar("T")
@@ -46,4 +46,4 @@ def read_query(request: Request, kind: type[T], *numbers: str) -> T:
     try:
         return msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"query string: {explain_mismatch(error)}") from error
+        raise BadRequest(f"{find_mismatch(error) or 'query string'}: {explain_mismatch(error)}") from error

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.placement.search.funnel import explain as find_funnel
 from roost.placement.search.index import Index
@@ -80,26 +81,21 @@ def explain_servers(
         return Explained(count=count, served=0, message=missing)
     after = index.copy()
     placed = place(after, question.requests, count, random, settings)
-    funnel = _funnel(index, question, around)
-    where = {"hosts": _count_hosts(index, placed), "segments": _count_segments(question, placed)}
-    if len(placed) == count:
-        message = "It fits." if count == 1 else f"All {count} fit."
-        return Explained(count=count, served=count, message=message, funnel=funnel, **where)
-    rest = count - len(placed)
-    tried = search(after, question.requests, random)
-    reason = _explain(after, tried, around)
-    nearest = find_nearest(after, question.requests, servers=rest)
-    remedies = find_remedies(index, question.requests, nearest, random, settings, servers=count)
-    message = reason if not placed else f"{len(placed)} of {count} fit. Of the next: {reason}"
-    return Explained(
+    explained = Explained(
         count=count,
         served=len(placed),
-        message=message,
-        funnel=funnel,
-        nearest=tuple(nearest),
-        remedies=tuple(remedies),
-        **where,
+        message="It fits." if count == 1 else f"All {count} fit.",
+        funnel=_funnel(index, question, around),
+        hosts=_count_hosts(index, placed),
+        segments=_count_segments(question, placed),
     )
+    if len(placed) == count:
+        return explained
+    reason = _explain(after, search(after, question.requests, random), around)
+    nearest = find_nearest(after, question.requests, servers=count - len(placed))
+    remedies = find_remedies(index, question.requests, nearest, random, settings, servers=count)
+    message = reason if not placed else f"{len(placed)} of {count} fit. Of the next: {reason}"
+    return replace(explained, message=message, nearest=tuple(nearest), remedies=tuple(remedies))
 
 
 def _find_missing(index: Index, question: Question) -> str | None:

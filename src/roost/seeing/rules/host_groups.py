@@ -25,5 +25,5 @@ def group_hosts(index: Index, aggregates: Sequence[HostAggregate], *, default_zo
             zones[zone] = zones.get(zone, frozenset()) | (hosts & set(aggregate.hosts))
     if others := hosts.difference(*zones.values()):
         zones[default_zone] = zones.get(default_zone, frozenset()) | others
-    of_operators = {a.name: hosts & frozenset(a.hosts) for a in aggregates if a.of_operator}
+    of_operators = {a.name: frozenset(hosts & set(a.hosts)) for a in aggregates if a.of_operator}
     return HostGroups(dict(sorted(zones.items())), dict(sorted(of_operators.items())))

@@ -13,7 +13,7 @@ from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port
 
 COUNT_MAX = 10_000
-Text = Annotated[str, Meta(min_length=1, max_length=255)]
+Text = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
 
 class ServersAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,9 @@ from roost.compute.service.hosts import list_hosts
 from roost.compute.service.servers import check_zone, find_flavor, get_server, read_requirements
 from roost.network.service.views import find_networks
 from roost.placement.search.index import Index
+from roost.placement.service.ledger import Ledger
 from roost.platform.errors import BadRequest, NotFound
+from roost.platform.http import is_uuid
 from roost.scheduling.host_aggregates import aggregates_asked
 from roost.seams.compute import ForcedHost, RequestSpec
 from roost.seeing.errors import LedgerElsewhere
@@ -16,18 +18,25 @@ from roost.seeing.service.context import Seeing
 
 async def copy_index(seeing: Seeing) -> Index:
     """Return a copy of the ledger's index as of now, which may be changed. Raises LedgerElsewhere."""
+    return (await find_ledger(seeing).index.fresh()).copy()
+
+
+def find_ledger(seeing: Seeing) -> Ledger:
+    """Return the ledger next door. Raises LedgerElsewhere."""
     if seeing.ledger is None:
         raise LedgerElsewhere
-    return (await seeing.ledger.index.fresh()).copy()
+    return seeing.ledger
 
 
 async def read_question(seeing: Seeing, asked: ServersAsked) -> Question:
     """Return what the servers would ask of hosts.
 
-    Raises BadRequest for a flavor or a zone that there is not, extra specs that are not served, and neither flavor nor
-    server; NotFound for a server, a network or a host that there is not; Conflict for a name of several networks.
+    Raises LedgerElsewhere; BadRequest for a flavor or a zone that there is not, extra specs that are not served, and
+    neither flavor nor server; NotFound for a server, a network or a host that there is not; Conflict for a name of
+    several networks.
     """
-    like = None if asked.like is None else await get_server(seeing.compute, asked.like)
+    find_ledger(seeing)  # else nothing is asked for
+    like = None if asked.like is None else await _find_server(seeing, asked.like)
     name, spec = await _read_spec(seeing, asked, like)
     refs = list(asked.networks)
     if not refs and like is not None:
@@ -82,6 +91,12 @@ async def _read_spec(seeing: Seeing, asked: ServersAsked, like: Server | None) -
         forced_host=forced_host,
         image_traits=like.spec.image_traits if like else frozenset(),
     )
+
+
+async def _find_server(seeing: Seeing, server_id: str) -> Server:
+    if not is_uuid(server_id):
+        raise NotFound(f"Instance {server_id} could not be found.")
+    return await get_server(seeing.compute, server_id)
 
 
 async def _find_host(seeing: Seeing, name: str | None) -> ForcedHost | None:
