@@ -1,7 +1,7 @@
 """How many more servers of one request fit, what binds them, and what is stranded, by segment and by group of hosts."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -15,7 +15,7 @@ from roost.seams.network import NetworkView
 from roost.seams.placement import ADDRESS_CLASSES, Candidate
 from roost.seeing.rules.limits import UNBOUNDED, Limits, find_limits, within
 from roost.seeing.rules.packing import pack
-from roost.seeing.rules.trials import boot_all, place_all
+from roost.seeing.rules.trials import SERVERS_MAX, boot_all, count_alike, place_all
 
 ADDRESSES = "addresses"
 TRIALS_MAX = 8
@@ -93,17 +93,15 @@ def find_capacity(
     possible = [request for request in requests if request.impossible is None]
     limits = find_limits(index, [build_query(request, limit=0) for request in possible])
     packing = pack(limits)
-    placed = Counter[int]()
-    least = packing.most
-    if not packing.nested:
-        candidates = _place_today(index, requests, packing.most, random, settings)
-        least = len(candidates)
-        for candidate in candidates:
-            placed.update(index.row_by_uuid[uuid] for uuid in candidate.allocations)
+    candidates = [] if packing.nested else _place_today(index, requests, packing.most, random, settings)
+    least = packing.most if packing.nested else len(candidates)
     networks = {nic.network.id: nic.network for request in possible for nic in request.nics}
     flows = {limit_set.rows: flow for limit_set, flow in zip(limits.sets, packing.flows, strict=True)}
-    if placed:
-        flows = {rows: sum(placed[row] for row in rows) for rows in flows}
+    if not packing.nested:
+        servers = Counter[int]()
+        for candidate, count in count_alike(candidates):
+            servers.update(dict.fromkeys((index.row_by_uuid[uuid] for uuid in candidate.allocations), count))
+        flows = {rows: min(sum(servers[row] for row in rows), least) for rows in flows}
     names = {name: row for row, name in enumerate(index.names)}
 
     def rooms(groups: Mapping[str, Iterable[str]]) -> tuple[GroupRoom, ...]:
@@ -113,7 +111,7 @@ def find_capacity(
         exact=packing.nested,
         least=least,
         most=packing.most,
-        choices=_choices(limits, nested=packing.nested),
+        choices=() if packing.nested else tuple(_choices(limits, least)),
         bindings=_bindings(limits, packing.most),
         segments=tuple(_segments(index, limits, networks, flows)),
         zones=rooms(zones),
@@ -135,10 +133,12 @@ def _place_today(
     return min(trials, key=len)
 
 
-def _choices(limits: Limits, *, nested: bool) -> tuple[str, ...]:
-    if nested:
-        return ()
-    return limits.choices or ("hosts that share one limit are apart under another: neither set is within the other",)
+def _choices(limits: Limits, least: int) -> Iterator[str]:
+    """Yield why there are two numbers, and where the first one was not looked for to its end."""
+    crossing = "hosts that share one limit are apart under another: neither set is within the other"
+    yield from limits.choices or (crossing,)
+    if least == SERVERS_MAX:
+        yield f"no more than {SERVERS_MAX:,} servers were tried"
 
 
 def _bindings(limits: Limits, most: int) -> tuple[Binding, ...]:

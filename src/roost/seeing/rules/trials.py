@@ -16,7 +16,7 @@ from roost.scheduling.filters import narrow
 from roost.scheduling.request import Request, build_queries, build_query
 from roost.scheduling.selection import join, select
 from roost.scheduling.settings import SchedulingSettings
-from roost.seams.placement import Allocations, Candidate, CandidateQuery, Candidates
+from roost.seams.placement import Candidate, CandidateQuery, Candidates
 
 ROUNDS_MAX = 4
 """How often servers that found no place go first, before they are said to have none."""
@@ -99,22 +99,29 @@ def _choose(
     start = random.randrange(2**16)
     answer = join([find_in(index, query, start=start) for query in queries])
     chosen = select(answer, count, random, settings, excluded=requests[0].excluded_hosts)
-    take(index, [candidate.allocations for candidate in chosen])
+    _take(index, chosen)
     return chosen
 
 
-def take(index: Index, claims: Sequence[Allocations]) -> None:
-    """Count these claims as used."""
-    added: dict[str, Counter[str]] = {}
-    for claim in claims:
-        for uuid, resources in claim.items():
-            added.setdefault(uuid, Counter()).update(resources)
+def count_alike(placed: Sequence[Candidate]) -> list[tuple[Candidate, int]]:
+    """Return each candidate once, with how many servers have it: a selection gives the same one many times."""
+    counts = Counter(map(id, placed))
+    candidates = {id(candidate): candidate for candidate in placed}
+    return [(candidate, counts[key]) for key, candidate in candidates.items()]
+
+
+def _take(index: Index, placed: Sequence[Candidate]) -> None:
+    """Count what placed servers take as used."""
+    taken: dict[str, dict[str, int]] = {}
+    for candidate, servers in count_alike(placed):
+        for uuid, resources in candidate.allocations.items():
+            amounts = taken.setdefault(uuid, {})
+            for name, amount in resources.items():
+                amounts[name] = amounts.get(name, 0) + amount * servers
     usages = []
-    for uuid, amounts in added.items():
-        row = index.find_row(uuid)
-        assert row is not None, "candidates are of this index"
-        used = index.used[row]
-        together = {name: amount + amounts.get(name, 0) for name, amount in used.items()}
+    for uuid, amounts in taken.items():
+        row = index.row_by_uuid[uuid]
+        together = {name: amount + amounts.get(name, 0) for name, amount in index.used[row].items()}
         usages.append(Usage(index.ids[row], index.generations[row], together))
     index.apply(Delta(usages=usages))
 
