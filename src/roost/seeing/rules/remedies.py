@@ -5,7 +5,7 @@ Single changes first, the cheapest first; where none helps alone, two at once.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from random import Random
 
 from msgspec.structs import replace
@@ -19,8 +19,9 @@ from roost.seeing.rules.nearest import Near, show_amounts
 from roost.seeing.rules.trials import place
 
 REMEDIES_MAX = 5
-TRIALS_MAX = 32
-"""Single changes, and as many pairs, that are tried."""
+TRIALS_MAX, TRIALS_MIN = 32, 8
+"""Single changes, and as many pairs, that are tried: fewer for more than CHEAP_SERVERS, which take longer to place."""
+CHEAP_SERVERS = 100
 PAIRED_MAX = 8
 """Of the single changes those that are tried in pairs, beside those of one host."""
 
@@ -53,14 +54,16 @@ def find_remedies(
     lacks = [lack for near in nearest for lack in near.lacks if lack.change is not None]
     shares = {lack.change: lack.share for lack in lacks if lack.change and _is_possible(index, lack.change)}
     by_cost = sorted(shares, key=lambda change: (COST[change.kind], shares[change], change.place))
-    alone = {near.lacks[0].change for near in nearest if len(near.lacks) == 1}
+    alone = dict.fromkeys(near.lacks[0].change for near in nearest if len(near.lacks) == 1)
     singles = [change for change in by_cost if change in alone or servers > 1]
     singles += [raised for change in alone if change and (raised := _raise_ratio(index, change))]
     singles.sort(key=lambda change: COST[change.kind])
-    remedies = _first(helps, ((change,) for change in singles), most=REMEDIES_MAX)
+    trials = max(TRIALS_MIN, min(TRIALS_MAX, TRIALS_MAX * CHEAP_SERVERS // servers))
+    remedies = _first(helps, [(change,) for change in singles][:trials], most=REMEDIES_MAX)
     if remedies:
         return remedies
-    return _first(helps, _pairs(nearest, shares, by_cost[:PAIRED_MAX] if servers > 1 else ()), most=1)
+    pairs = _pairs(nearest, shares, by_cost[:PAIRED_MAX] if servers > 1 else ())
+    return _first(helps, islice(pairs, trials), most=1)
 
 
 def _raise_ratio(index: Index, change: Change) -> Change | None:
@@ -93,7 +96,7 @@ def _pairs(nearest: Sequence[Near], possible: Collection[Change], singles: Seque
 
 def _first(helps: Callable[[Remedy], bool], remedies: Iterable[Remedy], *, most: int) -> list[Remedy]:
     helping: list[Remedy] = []
-    for _, remedy in zip(range(TRIALS_MAX), remedies, strict=False):
+    for remedy in remedies:
         if helps(remedy):
             helping.append(remedy)
             if len(helping) == most:

@@ -27,7 +27,7 @@ async def count_servers(
     aggregates = await list_host_aggregates(seeing.compute)
     cloud, random = await read_cloud(seeing, what_if), Random(seeing.env.random.randrange(2**32))
     groups = group_hosts(cloud.index, aggregates, default_zone=seeing.compute.settings.default_availability_zone)
-    work = partial(find_capacity, cloud.index, question.requests, random, seeing.scheduling)
+    work = partial(find_capacity, cloud.index, question.requests, random, seeing.placing)
     return await asyncio.to_thread(work, zones=groups.zones, aggregates=groups.aggregates), cloud
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from roost.compute.service import Compute
 from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger
@@ -21,3 +23,8 @@ class Seeing:
     env: Env
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
     ledger: Ledger | None = None
+
+    @property
+    def placing(self) -> SchedulingSettings:
+        """Return the settings by which servers end up somewhere: one that is sent to a full segment does not stay."""
+        return replace(self.scheduling, ip_aware=True)

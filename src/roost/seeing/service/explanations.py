@@ -46,7 +46,7 @@ async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explana
     question = await read_question(seeing, asked)
     surroundings = await _read_surroundings(seeing, question)
     index, random = await copy_index(seeing), Random(seeing.env.random.randrange(2**32))
-    work = partial(explain_servers, index, question, random, seeing.scheduling, count=count, around=surroundings)
+    work = partial(explain_servers, index, question, random, seeing.placing, count=count, around=surroundings)
     explained = await asyncio.to_thread(work)
     changes = [lack.change for near in explained.nearest[:NEAREST_SHOWN] for lack in near.lacks]
     changes += [change for remedy in explained.remedies for change in remedy]

@@ -52,7 +52,7 @@ async def read_question(seeing: Seeing, asked: ServersAsked) -> Question:
         default_zone=seeing.compute.settings.default_availability_zone,
         project_id=project_id,
     )
-    return build_question(name, spec, networks, aggregates, seeing.scheduling)
+    return build_question(name, spec, networks, aggregates, seeing.placing)
 
 
 async def _read_spec(seeing: Seeing, asked: ServersAsked, like: Server | None) -> tuple[str, RequestSpec]:

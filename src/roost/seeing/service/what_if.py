@@ -47,7 +47,7 @@ async def read_cloud(seeing: Seeing, what_if: WhatIf | None) -> CloudChanged:
         return CloudChanged(index, tuple(drained))
     leaving = await _read_requests(seeing, servers)
     random = Random(seeing.env.random.randrange(2**32))
-    elsewhere = await asyncio.to_thread(partial(fit_elsewhere, index, leaving, random, seeing.scheduling))
+    elsewhere = await asyncio.to_thread(partial(fit_elsewhere, index, leaving, random, seeing.placing))
     names = {server.id: server.name for server in servers}
     staying = {server_id: names[server_id] for server_id in elsewhere.refused}
     return CloudChanged(elsewhere.index, tuple(drained), len(elsewhere.hosts), staying)
