@@ -18,6 +18,7 @@ from roost.seams.placement import (
     MEMORY_MB,
     VCPU,
     Candidates,
+    Funnel,
     FunnelStep,
     Requirement,
     Shortage,
@@ -112,6 +113,12 @@ def explain(
     return Explanation(" ".join(sentences), tuple((row.narrowing.describe(), row.hosts_left) for row in rows))
 
 
+def show_funnel(request: Request, funnel: Funnel, closed: ClosedHosts = ALL_OPEN) -> tuple[tuple[str, int], ...]:
+    """Return how many hosts each requirement leaves, in the operator's words, whether any is left at the end or not."""
+    rows = _rows(request, Candidates((), {}, funnel), closed)
+    return tuple((row.narrowing.describe(), row.hosts_left) for row in rows)
+
+
 def addresses_asked(request: Request) -> list[str]:
     """Return the providers whose use `explain` needs to know."""
     return sorted(
@@ -174,15 +181,16 @@ def _tell(request: Request, waiting: list[Narrowing], step: FunnelStep, closed: 
         case Requirement.TOGETHER:
             words = _together(request)
         case Requirement.FREE if step.suffix == "":
-            words = f"{_amount(step.names[0], step.amount)} free"
+            words = f"{show_amount(step.names[0], step.amount)} free"
         case Requirement.INVENTORY if step.suffix == "":
-            words = f"{_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
+            words = f"{joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
         case _:
             words = step.describe()
     return Narrowing(kind=Kind.HAVE, words=words)
 
 
-def _amount(resource_class: str, amount: int) -> str:
+def show_amount(resource_class: str, amount: int) -> str:
+    """Return an amount of a resource class in words."""
     match resource_class:
         case "VCPU":
             return "1 VCPU" if amount == 1 else f"{amount} VCPUs"
@@ -195,7 +203,7 @@ def _amount(resource_class: str, amount: int) -> str:
 
 def _together(request: Request) -> str:
     several = [f"{count} addresses of network {network.name}" for network, count in _shared(request)]
-    return f"{_joined(several)} for one server" if several else "all of it together"
+    return f"{joined(several)} for one server" if several else "all of it together"
 
 
 def _shared(request: Request) -> list[tuple[NetworkView, int]]:
@@ -227,7 +235,8 @@ def _counted(row: Row, *, first: bool) -> str:
     return f"{row.hosts_left} {noun}{row.narrowing.describe(hosts=row.hosts_left)}"
 
 
-def _joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
+    """Return names as people list them."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -257,8 +266,8 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
         case Row(narrowing=Narrowing(kind=Kind.REACH_NETWORK, nic=NicRequest() as nic)):
             reached = (row for row in rows if row.hosts_left and row.narrowing.kind is Kind.REACH_NETWORK)
             others = [row.narrowing.describe() for row in reached]
-            that = [*(["is up"] if closed.down else []), *([f"can {_joined(others)}"] if others else [])]
-            who = f"No enabled host{' that ' * bool(that)}{_joined(that)}{' also' * bool(others)} reaches"
+            that = [*(["is up"] if closed.down else []), *([f"can {joined(others)}"] if others else [])]
+            who = f"No enabled host{' that ' * bool(that)}{joined(that)}{' also' * bool(others)} reaches"
             what = "enable a host that does or start its agent" if closed.down else "enable a host that does"
             yield f"{who} {place_of(nic)}: {what}, or have its agent report {_physical(nic)}."
         case Row(requirement=requirement, narrowing=Narrowing(nic=NicRequest() as nic)) if requirement in SHAPE:
@@ -295,7 +304,7 @@ def _places(request: Request, shortages: Sequence[Shortage]) -> list[str]:
         if nic.network.routed and all(names) and len({tuple(side) for side in names}) > 1:
             kind = "cell" if nic.network.flat else "segment"
             return [
-                f" of {kind}{'s' if len(side) > 1 else ''} {_joined(_listed(side, most=PLACES_MAX))}" for side in names
+                f" of {kind}{'s' if len(side) > 1 else ''} {joined(_listed(side, most=PLACES_MAX))}" for side in names
             ]
     return [""] * len(shortages)
 
@@ -422,7 +431,7 @@ def _unreached(request: Request, empty_aggregates: Collection[str]) -> Iterator[
         if not network.flat and 0 < len(names) < len(network.segments):
             which = "segment" if len(names) == 1 else "segments"
             whose = "its physical network" if len(names) == 1 else "their physical networks"
-            listed = _joined(_listed(names))
+            listed = joined(_listed(names))
             yield f"No host reaches {which} {listed} of network {network.name}: have agents report {whose}."
 
 

@@ -74,6 +74,7 @@ class CloudParts:
     network_policy: Policy
     compute_policy: Policy
     seeing_policy: Policy = UNRESTRICTED
+    ledger: Ledger | None = None
     images: GlanceImages | None = None
     elsewhere: RemotePlacement | None = None
     network_api: NetworkApi | None = None
@@ -125,6 +126,7 @@ class CloudParts:
             network_policy,
             compute_policy,
             seeing_policy,
+            None if elsewhere else ledger,
             images=images,
             elsewhere=elsewhere,
             network_api=api,
@@ -152,7 +154,7 @@ class CloudParts:
     def seeing_routes(self) -> list[Route]:
         """Return the routes of the operator's side."""
         conductor = self.conductor
-        seeing = Seeing(self.compute, self.networks, conductor.env, conductor.scheduling)
+        seeing = Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger)
         return seeing_api.routes(seeing, self.seeing_policy)
 
     async def address_metrics(self) -> list[Metric]:

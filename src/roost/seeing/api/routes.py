@@ -11,6 +11,8 @@ from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import Api, json_response, root_url
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
+from roost.seeing.api.capacity import capacity_operations
+from roost.seeing.api.explanations import explain_operations
 from roost.seeing.api.policies import CHECKS
 from roost.seeing.service import Seeing
 
@@ -62,7 +64,7 @@ async def list_versions(request: Request) -> Response:
 
 def operations(seeing: Seeing, policy: Policy = UNRESTRICTED) -> Operations:
     """Return every operation, by path and method: the version document, and all else below /v1."""
-    versioned: Operations = {}
+    versioned: Operations = {**explain_operations(seeing), **capacity_operations(seeing)}
     served: Operations = {
         "/": {
             "GET": Operation(
