@@ -27,6 +27,7 @@ WIDTH_MIN = 110
 MODULES: Mapping[Kind, str] = {
     **{Kind.BOOT: "boot", Kind.ORDER: "orders", Kind.MIGRATE: "moves", Kind.EVACUATE: "moves", Kind.POLL: "polls"},
     **{
+        Kind.SHARES: "shares",
         Kind.POLL_FLEET: "polls",
         Kind.PORT_CREATE: "ports",
         Kind.PORT_LIST: "ports",

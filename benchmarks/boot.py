@@ -1,7 +1,7 @@
 """From the first POST until every server is ACTIVE, over HTTP, with real processes and fsync on."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +27,18 @@ SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'
 """
 
 
-def cloud(row: Row) -> str:
-    """One routed network over row.segments racks, each with addresses enough, with row.hosts over all of them."""
-    prefix = 24 if row.amount + row.held <= 200 * row.segments else 20
+def cloud(row: Row, prefixes: Sequence[int] = ()) -> str:
+    """One routed network over row.segments racks, with row.hosts over all of them.
+
+    prefixes: of the racks' subnets, over and over; without any, each rack has addresses enough.
+    """
+    prefixes = prefixes or ((24 if row.amount + row.held <= 200 * row.segments else 20),)
     lines = ["flavors:", "  - {name: small, vcpus: 1, ram_mb: 512, disk_gb: 1}", "networks:", "  - name: public"]
     lines.append("    segments:")
     for number in range(row.segments):
         lines.append(
             f"      - {{name: rack{number}, physical_network: rack{number}, network_type: vlan,"
-            f" segmentation_id: {number + 1}, subnets: [{{cidr: 10.{number}.0.0/{prefix}}}]}}"
+            f" segmentation_id: {number + 1}, subnets: [{{cidr: 10.{number}.0.0/{prefixes[number % len(prefixes)]}}}]}}"
         )
     lines.append("hosts:")
     for number in range(row.segments):
@@ -97,11 +100,11 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(row: Row, data_dir: Path, *agent_options: str) -> AsyncIterator[World]:
-    """Yield it; it is gone afterwards."""
+async def world_of(row: Row, data_dir: Path, *agent_options: str, prefixes: Sequence[int] = ()) -> AsyncIterator[World]:
+    """Yield it; it is gone afterwards. prefixes: as of `cloud`."""
     with launched(data_dir) as roost:
         roost.serve()
-        roost.load(cloud(row))
+        roost.load(cloud(row, prefixes))
         roost.agent(*agent_options)
         await until_hosts_take_servers(roost.meter())
         async with client_of(roost.url) as client:

@@ -8,6 +8,7 @@ class Kind(StrEnum):
     """What is measured; the text is the heading of a row's figures."""
 
     BOOT = "first POST to all ACTIVE"
+    SHARES = "free shares of segments, highest less lowest"
     ORDER = "POST to ACTIVE, one by one, p50"
     MIGRATE = "first POST to all migrated"
     EVACUATE = "first POST to the last off hosts that died"
@@ -77,6 +78,10 @@ ROWS = (
         rounds=1, small=True),
     Row(name="boot-1000", kind=Kind.BOOT, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s", floor=300),
     Row(name="boot-10000", kind=Kind.BOOT, hosts=10000, segments=25, amount=1000, batch=50, unit="servers/s"),
+    Row(name="shares-small", kind=Kind.SHARES, hosts=4, segments=2, amount=20, batch=20, unit="points", rounds=1,
+        small=True),
+    Row(name="shares-200", kind=Kind.SHARES, hosts=60, segments=10, amount=200, batch=200, unit="points", ceiling=20,
+        rounds=3),
     Row(name="order-late-small", kind=Kind.ORDER, hosts=4, segments=2, held=2, amount=6, unit="ms", rounds=1,
         small=True),
     Row(name="order-late", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),

@@ -1,6 +1,8 @@
-"""Choosing for several servers at once: together they fit, and load is spread."""
+"""Choosing for several servers at once: together they fit, and each is where it would be had it come alone."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from cProfile import Profile
 from random import Random
 
 import pytest
@@ -9,13 +11,16 @@ from hypothesis import strategies as st
 
 from roost.scheduling.selection import join, select
 from roost.scheduling.settings import Preference, SchedulingSettings
+from roost.scheduling.weighers import weigh
 from roost.seams.placement import Candidate, Candidates, ProviderSummary
 
 
-def world(hosts_by_segment: dict[str, int], free_by_segment: dict[str, int], vcpus: int = 4) -> Candidates:
+def world(
+    hosts_by_segment: dict[str, int], free_by_segment: dict[str, int], vcpus: int = 4, *, used: int = 10
+) -> Candidates:
     candidates, summaries = [], {}
     for segment, free in free_by_segment.items():
-        summaries[segment] = ProviderSummary(segment, segment, {"IPV4_ADDRESS": (free + 10, 10)})
+        summaries[segment] = ProviderSummary(segment, segment, {"IPV4_ADDRESS": (free + used, used)})
         for number in range(hosts_by_segment[segment]):
             host = f"{segment}-{number}"
             summaries[host] = ProviderSummary(host, host, {"VCPU": (vcpus, 0), "MEMORY_MB": (1000, 0)})
@@ -98,6 +103,105 @@ def test_what_is_chosen_always_fits_and_nothing_that_fits_is_left_out(
         capacity, used = found.summaries[uuid].resources[name]
         assert amount <= capacity - used
     assert len(chosen) == min(count, sum(min(room, 4) for room in free.values()))
+
+
+@st.composite
+def clouds(draw: st.DrawFn) -> Candidates:
+    """Segments of a few sizes with hosts of a few sizes, of which some reach two segments, or take two addresses."""
+    sizes = draw(st.lists(st.sampled_from([1, 3, 13, 61]), min_size=1, max_size=5))
+    summaries = {
+        f"s{n}": ProviderSummary(f"s{n}", f"s{n}", {"IPV4_ADDRESS": (size, draw(st.integers(0, size)))})
+        for n, size in enumerate(sizes)
+    }
+    reached = st.lists(st.sampled_from(sorted(summaries)), min_size=1, max_size=2, unique=True)
+    candidates = []
+    for number in range(draw(st.integers(1, 8))):
+        host, segments = f"h{number}", draw(reached)
+        memory_mb, vcpus = draw(st.sampled_from([1024, 2048, 4096])), draw(st.sampled_from([2, 40]))
+        summaries[host] = ProviderSummary(host, host, {"VCPU": (vcpus, 0), "MEMORY_MB": (memory_mb * 10, 0)})
+        together = draw(st.booleans())
+        for ways in [segments] if together else [[segment] for segment in segments]:
+            amounts = {host: {"VCPU": 1, "MEMORY_MB": 512}, **{way: {"IPV4_ADDRESS": 1} for way in ways}}
+            candidates.append(Candidate(host, {}, amounts))
+    return Candidates(tuple(candidates), summaries)
+
+
+def with_taken(answer: Candidates, chosen: Sequence[Candidate]) -> Candidates:
+    """What a search finds once the candidates that were chosen are claimed: those that still fit."""
+    taken: Counter[tuple[str, str]] = Counter()
+    for candidate in chosen:
+        for uuid, amounts in candidate.allocations.items():
+            taken.update({(uuid, name): amount for name, amount in amounts.items()})
+    summaries = {
+        uuid: ProviderSummary(
+            uuid, uuid, {name: (size, used + taken[uuid, name]) for name, (size, used) in summary.resources.items()}
+        )
+        for uuid, summary in answer.summaries.items()
+    }
+    return Candidates(tuple(c for c in answer.candidates if fits(c, summaries)), summaries)
+
+
+def fits(candidate: Candidate, summaries: Mapping[str, ProviderSummary]) -> bool:
+    amounts = [(uuid, name, n) for uuid, taken in candidate.allocations.items() for name, n in taken.items()]
+    frees = [summaries[uuid].resources[name] for uuid, name, _ in amounts]
+    return all(used + n <= size for (_, _, n), (size, used) in zip(amounts, frees, strict=True))
+
+
+PREFERENCES = st.sampled_from(["spread", "pack", "ignore"])
+
+
+@given(clouds(), st.integers(1, 60), st.integers(), PREFERENCES, PREFERENCES)
+def test_each_choice_is_the_best_by_what_those_before_it_left(
+    found: Candidates, count: int, seed: int, addresses: Preference, memory: Preference
+) -> None:
+    settings = SchedulingSettings(addresses=addresses, memory=memory)
+    chosen = select(found, count, Random(seed), settings)
+    for number, candidate in enumerate(chosen):
+        now = with_taken(found, chosen[:number])
+        weights = [weigh(each, now.summaries, settings) for each in now.candidates]
+        assert weigh(candidate, now.summaries, settings) == max(weights)
+    assert len(chosen) == count or not with_taken(found, chosen).candidates
+
+
+@given(st.lists(st.sampled_from([1, 3, 13, 61]), min_size=1, max_size=6), st.integers(1, 200), st.integers())
+def test_many_of_one_request_share_segments_as_as_many_requests_would(sizes: list[int], count: int, seed: int) -> None:
+    """Within one address, or where a segment has more of them for it, one tenth: the weigher sees no less."""
+    segments = {f"s{number}": size for number, size in enumerate(sizes)}
+    found = world(dict.fromkeys(segments, 4), segments, vcpus=100, used=0)
+    random, singles = Random(seed), list[Candidate]()
+    for _ in range(count):
+        singles += select(with_taken(found, singles), 1, random)
+    together = select(found, count, random)
+    assert len(together) == len(singles) == min(count, sum(sizes))
+    counts, counts_of_singles = counts_by_segment(together), counts_by_segment(singles)
+    for segment, size in segments.items():
+        assert abs(counts[segment] - counts_of_singles[segment]) <= max(1, -(-size // 10))
+
+
+def counts_by_segment(chosen: Sequence[Candidate]) -> Counter[str]:
+    return Counter(uuid for candidate in chosen for uuid in candidate.allocations if uuid != candidate.root_uuid)
+
+
+def test_small_segments_are_not_filled_before_large_ones() -> None:
+    """Three of 13 addresses, three of 61, for 100 servers: each gives about the same share, not the same number."""
+    sizes = dict(zip("abcdef", [13, 61] * 3, strict=True))
+    found = world(dict.fromkeys(sizes, 10), sizes, vcpus=100, used=0)
+    counts = counts_by_segment(select(found, 100, Random(1)))
+    shares = [counts[segment] / size for segment, size in sizes.items()]
+    assert max(shares) - min(shares) <= 0.15
+
+
+def calls_for(hosts: int, count: int) -> int:
+    """How many functions a selection on eight segments calls."""
+    segments = dict.fromkeys("abcdefgh", 1000)
+    found, profile = world(dict.fromkeys(segments, hosts // 8), segments), Profile()
+    profile.runcall(select, found, count, Random(1))
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_a_choice_costs_as_much_among_sixteen_times_as_many_hosts() -> None:
+    few, many = (calls_for(hosts, 300) - calls_for(hosts, 100) for hosts in (96, 1536))
+    assert many < 1.5 * few
 
 
 def test_one_search_is_its_own_answer() -> None:

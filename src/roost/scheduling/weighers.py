@@ -1,6 +1,6 @@
 """Weighers: what makes one candidate better than another. More is better; the first that differs decides."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import ADDRESS_CLASSES, MEMORY_MB, Candidate, ProviderSummary
@@ -28,9 +28,15 @@ def free_memory(candidate: Candidate, summaries: Summaries, settings: Scheduling
     return SIGNS[settings.memory] * (capacity - used)
 
 
-WEIGHERS: tuple[Weigher, ...] = (free_addresses, free_memory)
+HOST_WEIGHERS: tuple[Weigher, ...] = (free_memory,)
+"""Those that look at the host alone."""
+
+WEIGHERS: tuple[Weigher, ...] = (free_addresses, *HOST_WEIGHERS)
+"""All, in order. Those that are not of hosts look at the addresses alone: selection.py relies on it."""
 
 
-def weigh(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> tuple[float, ...]:
+def weigh(
+    candidate: Candidate, summaries: Summaries, settings: SchedulingSettings, weighers: Sequence[Weigher] = WEIGHERS
+) -> tuple[float, ...]:
     """Return how good a candidate is, for sorting."""
-    return tuple(weigher(candidate, summaries, settings) for weigher in WEIGHERS)
+    return tuple(weigher(candidate, summaries, settings) for weigher in weighers)
