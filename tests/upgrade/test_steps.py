@@ -15,7 +15,7 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.platform.migrate import SchemaTooNew, configuration, judge
 from roost.platform.release import Migration, is_older, list_migrations, session_name
 
-NAMED_FROM = {"placement": 8, "network": 8, "compute": 14}
+NAMED_FROM = {"placement": 8, "network": 8, "compute": 14, "seeing": 1}
 """The numbers below were given away before migrations said in their names which step they are: those expand."""
 
 TAKES_AWAY = re.compile(

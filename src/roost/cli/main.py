@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from roost.cli.agent_options import DriverName, FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests
-from roost.cli.asking import cloud_commands
+from roost.cli.asking import cloud_commands, drain_commands
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import CaFile
 from roost.cli.endings import fail, run
@@ -255,6 +255,8 @@ app.command("demo", cls=PlainCommand)(cloud_commands.demo)
 app.command("dev", cls=PlainCommand)(cloud_commands.dev)
 app.command("servers", cls=PlainCommand)(asking.servers)
 app.command("status", cls=PlainCommand)(asking.status)
+app.command("drain", cls=PlainCommand)(drain_commands.drain)
+app.command("recover", cls=PlainCommand)(drain_commands.recover)
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

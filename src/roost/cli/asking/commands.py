@@ -48,7 +48,7 @@ def servers(
     from roost.cli.asking.four_records import read_servers
     from roost.cli.asking.status_output import print_servers, servers_json
 
-    servers_read = _ask(read_servers, api, token, ca_file, cert, key)
+    servers_read = ask(read_servers, api, token, ca_file, cert, key)
     _show(servers_read, servers_json if as_json else None, print_servers)
 
 
@@ -67,7 +67,7 @@ def status(
     from roost.cli.asking.status import read_status
     from roost.cli.asking.status_output import print_status, status_json
 
-    status_read = _ask(read_status, api, token, ca_file, cert, key)
+    status_read = ask(read_status, api, token, ca_file, cert, key)
     _show(status_read, status_json if as_json else None, print_status)
 
 
@@ -90,7 +90,7 @@ def check_api(url: str) -> str:
     return url
 
 
-def _ask(
+def ask(
     read: "Callable[[CloudClient], Awaitable[Answer]]",
     api: str,
     token: str | None,
