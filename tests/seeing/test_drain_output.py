@@ -86,7 +86,7 @@ def test_another_deadline_is_wrong_usage(text: str) -> None:
         (["drain"], "expected the names of hosts, or --segment"),
         (["recover", "h1"], "--hosts-are-dead: expected"),
         (["drain", "h1", "--deadline", "soon"], "--deadline soon: expected a number"),
-        (["drain", "h1", "--parallel", "0"], "0 is not in the range"),
+        (["drain", "h1", "--parallel", "0"], "greater than or equal to 1"),
     ],
 )
 def test_wrong_usage_is_refused_before_anybody_is_asked(words: list[str], said: str) -> None:

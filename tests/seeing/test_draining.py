@@ -333,6 +333,26 @@ async def test_a_conductor_that_dies_anywhere_in_a_round_leaves_a_drain_that_goe
     await operator.world.settled()
 
 
+async def test_a_conductor_that_sleeps_through_its_lease_begins_nothing(operator: Operator) -> None:
+    """It has looked at the servers; another one has the next round before it goes on."""
+    servers = await booted(operator, 5, on="r1-h1")
+    await operator.begin("r1-h1", parallel=2)
+    look = drain_rounds.list_departures
+
+    async def sleep(*arguments: Any, **more: Any) -> Any:
+        departures = await look(*arguments, **more)
+        with patch.object(drain_rounds, "list_departures", look):
+            await operator.round()
+        return departures
+
+    with patch.object(drain_rounds, "list_departures", sleep):
+        await operator.round()
+    async with operator.world.database.connection() as connection:
+        moving = await connection.fetch("SELECT server_id::text FROM compute.move WHERE open")
+    assert len(moving) == 2
+    assert {row["server_id"] for row in moving} < set(servers)
+
+
 async def test_two_conductors_have_a_round_of_one_drain_only_when_a_lease_runs_out(operator: Operator) -> None:
     await operator.begin("r1-h1")
     assert await work_on_drains(operator.seeing, lease_s=LEASE_S) == 1
