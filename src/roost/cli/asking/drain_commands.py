@@ -25,7 +25,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would 
 Cancel = Annotated[
     bool, typer.Option("--cancel", help="Begin no more moves, and enable the hosts that the drain disabled.")
 ]
-Watch = Annotated[int | None, typer.Option(metavar="ID", help="Only show how far this drain is, until it is over.")]
+Watch = Annotated[
+    int | None,
+    typer.Option(metavar="ID", help="Only show how far the drain with this number is; with --cancel, cancel it."),
+]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return as soon as it is begun.")]
 Dead = Annotated[
     bool, typer.Option("--hosts-are-dead", help="Vouch that nothing runs there: they are forced down first.")
@@ -141,8 +144,10 @@ class _Work:
         from roost.cli.asking import drains
 
         if self.cancels:
-            drain = await drains.find(client, self.kind, self.body["hosts"], self.body["segment"])
-            drain_id = (await drains.cancel(client, drain.id)).id
+            drain_id = (
+                self.watched or (await drains.find(client, self.kind, self.body["hosts"], self.body["segment"])).id
+            )
+            await drains.cancel(client, drain_id)
         elif self.watched is not None:
             drain_id = self.watched
         else:
@@ -166,12 +171,12 @@ class _Work:
             self.said = line
 
         try:
-            drain = await drains.watch(client, drain_id, tell)
+            document = await drains.watch(client, drain_id, tell)
         except BaseException:
             print_note(f"It goes on: `roost drain --watch {drain_id}` shows it.")
             raise
-        text = msgspec.json.encode({"drain": drain}).decode() if self.as_json else "\n".join(drains.end_lines(drain))
-        print_answer(text)
+        drain = msgspec.convert(document["drain"], drains.DrainState)
+        print_answer(msgspec.json.encode(document).decode() if self.as_json else "\n".join(drains.end_lines(drain)))
         return drain, len(drain.staying)
 
 

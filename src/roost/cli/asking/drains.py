@@ -62,24 +62,28 @@ async def cancel(client: CloudClient, drain_id: int) -> DrainState:
 
 
 async def find(client: CloudClient, kind: str, hosts: Sequence[str], segment: str | None) -> DrainState:
-    """Return the youngest drain of these hosts, or of the segment. Raises CloudRefused where there is none."""
+    """Return the youngest drain of just these hosts, or of the segment. Raises CloudRefused where there is none."""
     query = f"?{urlencode([('host', host) for host in hosts])}" if hosts else ""
     listed = await client.call("GET", f"{PATHS['drain']}{query}")
     for drain in msgspec.convert(listed["drains"], list[DrainState]):
-        if drain.kind == kind and (set(hosts) <= set(drain.hosts)) and segment in (None, drain.segment):
+        is_named = segment == drain.segment if segment else set(hosts) == set(drain.hosts)
+        if drain.kind == kind and is_named:
             return drain
-    named = f"segment {segment}" if segment else f"host {', '.join(hosts)}"
-    raise CloudRefused(f"no {kind} of {named} is known: `roost drain --watch ID` names one by its number")
+    named = f"segment {segment}" if segment else f"just {', '.join(hosts)}"
+    raise CloudRefused(f"there is no {kind} of {named}: `--watch ID` names one by its number")
 
 
-async def watch(client: CloudClient, drain_id: int, tell: Callable[[DrainState], None]) -> DrainState:
-    """Tell of a drain each time that it was looked at, until it is over; return it. Raises CloudRefused."""
+async def watch(client: CloudClient, drain_id: int, tell: Callable[[DrainState], None]) -> Json:
+    """Tell of a drain each time that it was looked at, until it is over; return the last answer.
+
+    Raises CloudRefused.
+    """
     while True:
         document = await client.call("GET", f"{PATHS['drain']}/{drain_id}")
         drain = msgspec.convert(document["drain"], DrainState)
         tell(drain)
         if drain.is_over:
-            return drain
+            return document
         await asyncio.sleep(LOOK_S)
 
 
@@ -90,9 +94,9 @@ def plan_lines(plan: DrainPlan) -> list[str]:
         for count, words in ((plan.live, "live"), (plan.cold, "cold"), (plan.evacuated, "made again elsewhere"))
         if count
     ]
-    staying = f"{len(plan.staying):,} cannot go" if plan.staying else ""
-    told = ", ".join([*parts, *([staying] if staying else [])])
-    return [f"{many(plan.servers, 'server')}{': ' if told else ''}{told}.", *staying_lines(plan.staying)]
+    parts += [f"{len(plan.staying):,} cannot go"] if plan.staying else []
+    amounts = f": {', '.join(parts)}" if parts else ""
+    return [f"{many(plan.servers, 'server')}{amounts}.", *staying_lines(plan.staying)]
 
 
 def progress_line(drain: DrainState) -> str:
@@ -107,8 +111,8 @@ def progress_line(drain: DrainState) -> str:
 def end_lines(drain: DrainState) -> list[str]:
     """Return what came of a drain that is over."""
     end = "is done" if drain.state == "done" else "was cancelled"
-    left = len(drain.staying)
-    staying = "all servers have left" if not left else f"{many(left, 'server')} {is_or_are(left)} left"
+    count = len(drain.staying)
+    staying = "all servers have left" if not count else f"{many(count, 'server')} {is_or_are(count)} left"
     hosts = many(len(drain.hosts), "host")
     gone = f"{drain.gone:,} of {many(drain.servers, 'server')} gone"
     noun = "Recovery" if drain.kind == "recover" else "Drain"

@@ -145,7 +145,7 @@ class Drains:
         return await self._begin(request, DrainKind.RECOVER, body, readdress=body.readdress)
 
     async def _begin(self, request: Request, kind: DrainKind, body: _DrainBody, *, readdress: bool = False) -> Response:
-        wanted = DrainRequest(
+        drain_request = DrainRequest(
             kind=kind,
             hosts=tuple(body.hosts),
             segment=body.segment,
@@ -153,7 +153,7 @@ class Drains:
             deadline_s=body.deadline_s,
             readdress=readdress,
         )
-        begun = await service.begin_drain(self.seeing, wanted, self._requester(request), dry_run=body.dry_run)
+        begun = await service.begin_drain(self.seeing, drain_request, self._requester(request), dry_run=body.dry_run)
         return json_response(BegunDocument(None if begun.drain is None else _show(begun.drain), begun.plan))
 
     async def _show_drain(self, request: Request) -> Response:

@@ -88,10 +88,10 @@ def find_crowd(fit: Fit) -> str | None:
         return None
     request = fit.alike.tried[0][0]
     places = " and ".join(place_of(nic) for nic in request.nics if nic.pinned_to is not None)
-    held = f"; its address holds it to {places}" if places else ""
+    bound = f"; its address holds it to {places}" if places else ""
     if not fit.hosts_open:
-        return f"only hosts that are to be empty would do for it{held}"
+        return f"only hosts that are to be empty would do for it{bound}"
     count, fitting = len(fit.alike.server_ids), len(fit.hosts)
     hosts = "the one host" if fit.hosts_open == 1 else f"the {fit.hosts_open} hosts"
     others = "no other server" if fitting == 0 else f"{fitting} of the {count} servers"
-    return f"{hosts} that would do for it have room for {others} like it, besides what else is to go there{held}"
+    return f"{hosts} that would do for it have room for {others} like it, besides what else is to go there{bound}"
