@@ -121,7 +121,7 @@ async def test_nothing_is_contracted_while_an_older_release_is_connected(
         assert document["state"] == "contract"
         (session,) = document["older_sessions"]
         assert (session["pid"], session["release"]) == (old.get_server_pid(), OLD_SESSION)
-        assert [one["contracts"] for one in document["schemas"]] == [[], [], [CONTRACT]]
+        assert [one["contracts"] for one in document["schemas"]] == [[], [], [CONTRACT], []]
 
 
 async def test_sessions_that_are_just_ending_are_waited_for(dsn: str, old: asyncpg.Connection) -> None:
