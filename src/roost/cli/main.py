@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from roost.cli.agent_options import DriverName, FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests
-from roost.cli.asking import capacity_commands, cloud_commands
+from roost.cli.asking import capacity_commands, cloud_commands, drain_commands
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import CaFile
 from roost.cli.endings import StatusCommand, fail, run
@@ -257,6 +257,8 @@ app.command("servers", cls=PlainCommand)(asking.servers)
 app.command("status", cls=PlainCommand)(asking.status)
 app.command("explain", cls=StatusCommand)(capacity_commands.explain)
 app.command("capacity", cls=StatusCommand)(capacity_commands.capacity)
+app.command("drain", cls=PlainCommand)(drain_commands.drain)
+app.command("recover", cls=PlainCommand)(drain_commands.recover)
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

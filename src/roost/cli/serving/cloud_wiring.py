@@ -54,8 +54,10 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedPlacement
 from roost.seeing import api as seeing_api
 from roost.seeing.service import Seeing
+from roost.seeing.service.drain_rounds import work_on_drains
 
 PUBLISH_HOSTS_S = 5.0
+DRAINS_S = 1.0
 UNRESTRICTED = Unrestricted()
 
 
@@ -151,11 +153,15 @@ class CloudParts:
             "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
 
+    @property
+    def seeing(self) -> Seeing:
+        """Return the operator's side."""
+        conductor = self.conductor
+        return Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger)
+
     def seeing_routes(self) -> list[Route]:
         """Return the routes of the operator's side."""
-        conductor = self.conductor
-        seeing = Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger)
-        return seeing_api.routes(seeing, self.seeing_policy)
+        return seeing_api.routes(self.seeing, self.seeing_policy)
 
     async def address_metrics(self) -> list[Metric]:
         """Return what openstack-exporter says of addresses, and what hosts promise."""
@@ -192,6 +198,9 @@ class CloudParts:
         if role == "conductor":
             audit = unless_recovering(compute, partial(compute_audit.AUDIT.reconcile, compute))
             claims = unless_recovering(compute, partial(reconcile_claims, conductor))
+            drains = unless_recovering(
+                compute, partial(work_on_drains, self.seeing, lease_s=conductor.settings.lease_s)
+            )
             reconcile_s, audit_s = conductor.settings.reconcile_s, conductor.settings.audit_s
             healer = NetworkInfoHealer(compute, repairs_max=conductor.settings.repairs_max)
             beat_s, check_s = compute.settings.heard_again_s, self.network_settings.credentials_check_s
@@ -205,6 +214,7 @@ class CloudParts:
                 repeat(partial(purge_history, compute), "purging history", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
                 repeat(partial(hold_round, compute), "holding addresses of unknown guests", interval_s=PUBLISH_HOSTS_S),
+                repeat(drains, "draining hosts", interval_s=DRAINS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:
                 confirm = unless_recovering(compute, partial(confirm_due, compute))

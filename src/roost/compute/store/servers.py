@@ -158,6 +158,16 @@ async def find_server(tx: Connection, server_id: str) -> Server | None:
     return None if row is None else _server(row)
 
 
+GET_SERVERS = f"""-- compute.get_servers
+SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[]) AND server.deleted_at IS NULL"""
+
+
+async def get_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str, Server]:
+    """Return the servers by id; those that are gone are left out."""
+    servers = await in_turns(_server, await tx.fetch(GET_SERVERS, server_ids))
+    return {server.id: server for server in servers}
+
+
 HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) AS port,
     jsonb_array_elements_text(port -> 'addresses') AS address
     WHERE family(address::inet) = {family} AND address {matches} {pattern})"""

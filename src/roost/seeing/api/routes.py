@@ -12,6 +12,7 @@ from roost.platform.http import Api, json_response, root_url
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
 from roost.seeing.api.capacity import capacity_operations
+from roost.seeing.api.drains import Drains
 from roost.seeing.api.explanations import explain_operations
 from roost.seeing.api.policies import CHECKS
 from roost.seeing.service import Seeing
@@ -51,7 +52,7 @@ ABOUT = About(
     title="Roost for operators",
     description="What happened, why a server finds no host, how many more fit, and getting hosts empty.",
     version="1",
-    path_parameters={},
+    path_parameters={"drain_id": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
     error=ProblemDetails,
 )
 
@@ -64,7 +65,11 @@ async def list_versions(request: Request) -> Response:
 
 def operations(seeing: Seeing, policy: Policy = UNRESTRICTED) -> Operations:
     """Return every operation, by path and method: the version document, and all else below /v1."""
-    versioned: Operations = {**explain_operations(seeing), **capacity_operations(seeing)}
+    versioned: Operations = {
+        **explain_operations(seeing),
+        **capacity_operations(seeing),
+        **Drains(seeing).operations(),
+    }
     served: Operations = {
         "/": {
             "GET": Operation(
