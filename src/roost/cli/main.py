@@ -255,6 +255,7 @@ app.command("demo", cls=PlainCommand)(cloud_commands.demo)
 app.command("dev", cls=PlainCommand)(cloud_commands.dev)
 app.command("servers", cls=PlainCommand)(asking.servers)
 app.command("status", cls=PlainCommand)(asking.status)
+app.command("events", cls=PlainCommand)(asking.events)
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

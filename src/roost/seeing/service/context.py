@@ -6,13 +6,18 @@ from roost.compute.service import Compute
 from roost.network.service import Networks
 from roost.platform.env import Env
 from roost.scheduling.settings import SchedulingSettings
+from roost.seeing.service.events import EventSource
 
 
 @dataclass(frozen=True)
 class Seeing:
-    """The operator's side. scheduling: the conductor's settings, so that answers are those that a boot would get."""
+    """The operator's side. scheduling: the conductor's settings, so that answers are those that a boot would get.
+
+    sources: the services' events.
+    """
 
     compute: Compute
     networks: Networks
     env: Env
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
+    sources: tuple[EventSource, ...] = ()
