@@ -111,7 +111,7 @@ def methods_served() -> set[tuple[str, str]]:
         cloud=CloudParts(
             networks=nothing,
             compute=Compute(nothing, nothing, nothing),
-            conductor=Conductor(nothing, nothing, nothing, nothing, nothing, nothing),
+            conductor=Conductor(*[nothing] * 6),
             network_policy=nothing,
             compute_policy=nothing,
         ),

@@ -7,7 +7,7 @@ from tests.conductor.world import BY, LEASE_S, World
 
 from roost.compute.service.servers import get_server
 from roost.seeing.model import Drain, DrainKind, DrainRequest
-from roost.seeing.service import Seeing
+from roost.seeing.service.context import Seeing
 from roost.seeing.service.drain_rounds import work_on_drains
 from roost.seeing.service.drains import Begun, begin_drain, get_drain
 

@@ -17,7 +17,7 @@ from roost.network.model.networks import Network
 from roost.platform.database import Database
 from roost.platform.mounts import mount
 from roost.seeing.api import routes
-from roost.seeing.service import Seeing
+from roost.seeing.service.context import Seeing
 
 
 class Asked:

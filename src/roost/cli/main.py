@@ -259,6 +259,7 @@ app.command("explain", cls=StatusCommand)(capacity_commands.explain)
 app.command("capacity", cls=StatusCommand)(capacity_commands.capacity)
 app.command("drain", cls=PlainCommand)(drain_commands.drain)
 app.command("recover", cls=PlainCommand)(drain_commands.recover)
+app.command("events", cls=PlainCommand)(asking.events)
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

@@ -287,7 +287,9 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
             held=held_by_network,
         )
         host = earlier.host if earlier else None
-        search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
+        search.outcome = Failure(
+            message=explanation.message, host=host, funnel=explanation.funnel, cause=explanation.cause
+        )
 
 
 def _may_leave(search: HostSearch) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from roost.compute.model.work import Cause
+from roost.scheduling.causes import find_cause
 from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, place_of, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
@@ -40,11 +42,12 @@ SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBE
 
 
 class Row(Struct, frozen=True):
-    """One line of the operator's funnel. requirement: what placement counted, if it did."""
+    """One line of the operator's funnel. requirement: what placement counted, if it did. name: of what, if of one."""
 
     narrowing: Narrowing
     hosts_left: int
     requirement: Requirement | None = None
+    name: str = ""
 
 
 class ClosedHosts(Struct, frozen=True):
@@ -70,10 +73,14 @@ ALL_OPEN = ClosedHosts()
 
 
 class Explanation(Struct, frozen=True):
-    """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing."""
+    """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing.
+
+    cause: what the funnel ended with.
+    """
 
     message: str
     funnel: tuple[tuple[str, int], ...] = ()
+    cause: Cause | None = None
 
 
 def explain(
@@ -110,7 +117,11 @@ def explain(
         *_unreached(request, empty_aggregates),
         *_failed(request, earlier),
     ]
-    return Explanation(" ".join(sentences), tuple((row.narrowing.describe(), row.hosts_left) for row in rows))
+    return Explanation(
+        " ".join(sentences),
+        tuple((row.narrowing.describe(), row.hosts_left) for row in rows),
+        find_cause(request, *((empty.narrowing, empty.requirement, empty.name) if empty else (None, None, ""))),
+    )
 
 
 def show_funnel(request: Request, funnel: Funnel, closed: ClosedHosts = ALL_OPEN) -> tuple[tuple[str, int], ...]:
@@ -151,7 +162,7 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
         # A requirement that placement counts twice, or as a part of another, is a line only where it left fewer hosts.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
         if step.hosts_left < before or not (silent or key in rows_told):
-            yield Row(narrowing, step.hosts_left, step.requirement)
+            yield Row(narrowing, step.hosts_left, step.requirement, step.names[0] if len(step.names) == 1 else "")
             rows_told.add(key)
             before = step.hosts_left
 

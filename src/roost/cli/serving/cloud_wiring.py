@@ -28,6 +28,7 @@ from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
+from roost.compute.service.events import EVENTS as COMPUTE_EVENTS
 from roost.compute.service.history import purge_history
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.idle_hosts import look as look_at_idle_hosts
@@ -44,8 +45,10 @@ from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
 from roost.network.service import Networks
 from roost.network.service import audit as network_audit
+from roost.network.service.audit import EVENTS as NETWORK_EVENTS
 from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.network.settings import NetworkSettings
+from roost.placement.service.events import EVENTS as PLACEMENT_EVENTS
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
@@ -53,8 +56,9 @@ from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedPlacement
 from roost.seeing import api as seeing_api
-from roost.seeing.service import Seeing
+from roost.seeing.service.context import Seeing
 from roost.seeing.service.drain_rounds import work_on_drains
+from roost.seeing.service.events import EventSource
 
 PUBLISH_HOSTS_S = 5.0
 DRAINS_S = 1.0
@@ -157,7 +161,9 @@ class CloudParts:
     def seeing(self) -> Seeing:
         """Return the operator's side."""
         conductor = self.conductor
-        return Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger)
+        tables = (COMPUTE_EVENTS, NETWORK_EVENTS, PLACEMENT_EVENTS)
+        sources = tuple(EventSource(table, self.compute.database) for table in tables)
+        return Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger, sources)
 
     def seeing_routes(self) -> list[Route]:
         """Return the routes of the operator's side."""
@@ -183,6 +189,11 @@ class CloudParts:
         """Try the credentials before the first server is carried on with: its order depends on them."""
         await self.watch.look()
         await pipeline.run(self.conductor)
+
+    async def _purge_network_events(self) -> None:
+        kept = self.compute.settings
+        database, days, rows = self.networks.database, kept.keep_history_days, kept.keep_history_rows
+        await NETWORK_EVENTS.purge(database, keep_days=days, keep_rows=rows)
 
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
         """Return what a process of this role does besides answering requests; none of these ever returns."""
@@ -227,6 +238,7 @@ class CloudParts:
             work += [
                 repeat(releases, "reconciling networks and ports", interval_s=reconcile_s),
                 repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
+                repeat(self._purge_network_events, "purging events of networks", interval_s=audit_s),
                 *deliveries(self.notifications, networks.outbox, networks.database, networks.env),
             ]
         return work

@@ -14,8 +14,8 @@ from roost.seeing.rules.capacity import Binding, Capacity, GroupRoom, SegmentRoo
 from roost.seeing.rules.cloud_table import CloudTable
 from roost.seeing.rules.questions import ServersAsked
 from roost.seeing.rules.what_if import WhatIf
-from roost.seeing.service import Seeing
 from roost.seeing.service import capacity as service
+from roost.seeing.service.context import Seeing
 from roost.seeing.service.what_if import CloudChanged
 
 

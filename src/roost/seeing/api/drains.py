@@ -18,8 +18,8 @@ from roost.platform.request_ids import request_id_of
 from roost.seeing.api.policies import ADMIN
 from roost.seeing.errors import DrainInvalid, DrainNotFound
 from roost.seeing.model import PARALLEL_DEFAULT, Drain, DrainKind, DrainPlan, DrainRequest, ServerStaying
-from roost.seeing.service import Seeing
 from roost.seeing.service import drains as service
+from roost.seeing.service.context import Seeing
 
 
 class _DrainBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

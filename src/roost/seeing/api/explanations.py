@@ -17,8 +17,8 @@ from roost.seeing.rules.closed_hosts import how_to_open, why_closed
 from roost.seeing.rules.nearest import Lack, Near
 from roost.seeing.rules.questions import COUNT_MAX, ServersAsked, Text
 from roost.seeing.rules.remedies import Remedy, describe
-from roost.seeing.service import Seeing
 from roost.seeing.service import explanations as service
+from roost.seeing.service.context import Seeing
 from roost.seeing.service.explanations import NEAREST_SHOWN, Explanation, Refusal
 
 HOSTS_SHOWN = 20

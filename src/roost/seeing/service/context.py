@@ -9,13 +9,14 @@ from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger
 from roost.platform.env import Env
 from roost.scheduling.settings import SchedulingSettings
+from roost.seeing.service.events import EventSource
 
 
 @dataclass(frozen=True)
 class Seeing:
     """The operator's side. scheduling: the conductor's settings, so that answers are those that a boot would get.
 
-    ledger: None where it is another service's, so that what fits cannot be tried here.
+    ledger: None where it is another service's, so that what fits cannot be tried here. sources: the services' events.
     """
 
     compute: Compute
@@ -23,6 +24,7 @@ class Seeing:
     env: Env
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
     ledger: Ledger | None = None
+    sources: tuple[EventSource, ...] = ()
 
     @property
     def placing(self) -> SchedulingSettings:
