@@ -347,7 +347,7 @@ async def test_a_conductor_that_sleeps_through_its_lease_begins_nothing(operator
         await operator.world.run()
         return departures
 
-    with patch.object(drain_rounds, "list_departures", sleep):
+    with patch.object(drain_rounds, "list_departures", sleep), patch.object(drain_rounds, "DRAINS_AT_ONCE_MAX", 1):
         await operator.round()
     async with operator.world.database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM compute.move") == 2
