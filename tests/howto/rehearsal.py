@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from tests.howto.openstack_server import write_client
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml|cfg))\b")
-GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b")
+GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b(?!.* --check)")
 ON = re.compile(r"# on (.+)\n")
 TERMINAL = re.compile(r" +# terminal (\S+)$")
 THERE = {
@@ -200,11 +200,12 @@ def rehearsal(
     replaced: Mapping[str, str],
     skipped: Mapping[str, str] | None = None,
     before: Sequence[str] = (),
+    openstack: bool = True,
     **environment: str,
 ) -> Iterator[Rehearsal]:
     """A desk in an empty directory: `roost`, `roost-manage` and `openstack` are on the path; all that runs is ended.
 
-    before: words of a command that has the shell, and `openstack`, run elsewhere.
+    before: words of a command that has the shell, and `openstack`, run elsewhere. openstack: whether it works.
     """
     programs, path = directory / "bin", str(directory / "openstack.socket")
     programs.mkdir()
@@ -214,17 +215,13 @@ def rehearsal(
         (programs / name).chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "ROOST_"))}
     clean |= {"PATH": f"{programs}:{BIN}:{clean['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "160"}
-    server = subprocess.Popen(
-        [*before, sys.executable, str(Path(__file__).with_name("openstack_server.py")), path],
-        stdout=subprocess.PIPE, env=clean, cwd=directory,
-    )  # fmt: skip
+    serving = _openstack_server(path, directory, clean, before) if openstack else nullcontext()
     shell = Shell(directory, {**clean, **environment}, before)
     desk = Rehearsal(directory, shell, replaced, skipped or {})
     try:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        yield desk
-        desk.end()
+        with serving:
+            yield desk
+            desk.end()
     finally:
         for pid, _ in desk.running.values():
             with suppress(ProcessLookupError):
@@ -233,5 +230,21 @@ def rehearsal(
             while _is_alive(pid) and time.monotonic() < deadline_s:
                 time.sleep(0.05)  # the shell may be in a loop that does not end, so it cannot be asked to wait
         shell.close()
+
+
+@contextmanager
+def _openstack_server(
+    path: str, directory: Path, environment: Mapping[str, str], before: Sequence[str]
+) -> Iterator[None]:
+    """Run what answers `openstack` at a socket while the block runs."""
+    server = subprocess.Popen(
+        [*before, sys.executable, str(Path(__file__).with_name("openstack_server.py")), path],
+        stdout=subprocess.PIPE, env=environment, cwd=directory,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield
+    finally:
         server.kill()
         server.communicate()

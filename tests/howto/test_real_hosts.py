@@ -16,7 +16,7 @@ from roost.cli.asking.real_marks import kill_all
 
 NODES = {"node1": "192.0.2.11", "node2": "192.0.2.12"}
 OUTSIDE = "it needs the world outside, or changes this machine"
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -69,6 +69,7 @@ def test_a_guest_runs_on_two_machines_as_it_is_printed(data_dir: Path, namespace
                 replaced=replaced,
                 skipped=dict.fromkeys(commands, OUTSIDE),
                 before=("ip", "netns", "exec", namespaces[name]),
+                openstack=name == "node1",
                 ROOST_PG_TEMPLATE=_template(),
             )
             machines[name] = stack.enter_context(desk)

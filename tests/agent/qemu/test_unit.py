@@ -76,9 +76,10 @@ class Scene:
 
         async def is_so() -> bool:
             server = (await servers_by_id(self.client))[self.server_id]
+            assert server["status"] != "ERROR", (server["fault"], self.machine.said()[-4000:])
             return (server["status"], server["OS-EXT-STS:task_state"]) == (status, None)
 
-        await until(is_so, what=f"the server is not {status}\n{self.machine.said()[-4000:]}")
+        await until(is_so, what=f"the server is not {status}")
 
     async def until_up(self) -> None:
         async def is_up() -> bool:
@@ -89,9 +90,7 @@ class Scene:
     async def last_words(self) -> str:
         """Return what the server's last action says."""
         path = f"/compute/v2.1/servers/{self.server_id}/os-instance-actions"
-        action = (await self.client.call("GET", path))["instanceActions"][0]
-        shown = (await self.client.call("GET", f"{path}/{action['request_id']}"))["instanceAction"]
-        return " ".join(event.get("details") or event["result"] or "" for event in shown["events"])
+        return str((await self.client.call("GET", path))["instanceActions"][0]["message"])
 
     async def expect_no_problems(self) -> None:
         """Fail unless the guest's NIC is as the APIs say."""
