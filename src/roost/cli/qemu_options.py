@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from roost.seams.agent import HostReport
 
 LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
+ACCOUNT_NAME = re.compile(r"[1-9][0-9]{0,8}|[a-z_][a-z0-9_-]{0,31}")
 ACCELS = ("auto", "kvm", "tcg")
 
 Bridges = Annotated[
@@ -35,6 +36,9 @@ MigrateListen = Annotated[
         help="Where other hosts' agents send memory; with :PORT, always there.",
         show_default="the address towards --api",
     ),
+]
+QemuAccount = Annotated[
+    str, typer.Option(metavar="NAME|UID", help="Whom QEMU runs as; a number needs no account of that name.")
 ]
 ReserveCpus = Annotated[int, typer.Option(metavar="N", min=0, help="CPUs that guests do not get.")]
 ReserveMemory = Annotated[int, typer.Option(metavar="MB", min=0, help="Memory that guests do not get.")]
@@ -68,7 +72,12 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
             f"--migrate-listen {words['migrate_listen']}: expected an address such as 192.0.2.10 or [2001:db8::1]:4444"
         )
     listen = words["migrate_listen"] or _address_towards(words["api"] or "")
-    return HostAsked(bridges=read_bridges(words["bridge"]), accel=accel, cpu=words["cpu"], migrate_listen=listen)
+    account = words["account"]
+    if not ACCOUNT_NAME.fullmatch(account) or account == "root":
+        raise BadRequest(f"--account {account}: expected an account's name, or its number above 0, which is not root's")
+    return HostAsked(
+        bridges=read_bridges(words["bridge"]), accel=accel, cpu=words["cpu"], migrate_listen=listen, account=account
+    )
 
 
 def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":

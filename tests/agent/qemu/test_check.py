@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roost.agent.drivers.qemu.check import PACKAGES, HostAsked, HostFacts, judge_host
+from roost.agent.drivers.qemu.check import PACKAGES, HostAsked, HostFacts, find_account, judge_host
 from roost.cli.qemu_options import read_bridges, read_host, read_machine
 from roost.platform.errors import BadRequest
 
@@ -80,6 +80,7 @@ def test_a_name_may_have_an_equals_sign_in_its_bridge_alone_once() -> None:
 
 OPTIONS: dict[str, Any] = {
     **{"accel": "auto", "cpu": None, "bridge": ["rack1=br0"], "migrate_listen": None, "api": "http://127.0.0.1:1"},
+    "account": "roost-qemu",
     **{"fleet": None, "host": ["h1"], "physical_network": None},
     **{"reserve_cpus": 10**6, "reserve_memory": 0, "reserve_disk": 0},
 }
@@ -130,3 +131,22 @@ def test_where_memory_is_awaited_is_an_address(address: str, is_one: bool) -> No
 def test_an_accelerator_that_is_none_is_refused() -> None:
     with pytest.raises(BadRequest, match="--accel xen: expected auto, kvm, tcg"):
         read_host(OPTIONS | {"accel": "xen"})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("roost-qemu", True), ("60902", True), ("root", False), ("0", False), ("", False), ("-x", False), ("a:b", False)],
+)
+def test_qemu_runs_as_whom_it_is_told_but_not_as_root(name: str, is_one: bool) -> None:
+    if is_one:
+        assert read_host(OPTIONS | {"account": name}).account == name
+    else:
+        with pytest.raises(BadRequest, match=f"--account {name}: expected an account's name, or its number above 0"):
+            read_host(OPTIONS | {"account": name})
+
+
+def test_an_account_that_is_a_number_is_always_there() -> None:
+    account = find_account("60902")
+    assert account is not None
+    assert (account.uid, account.gid) == (60902, 60902)
+    assert find_account("no-such-account") is None

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.agent.qemu.orders import make_order
 
+from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles, Machine
 from roost.agent.drivers.qemu.finding import UNKNOWN, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
@@ -85,3 +86,12 @@ async def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert guest.meta == meta
     assert [nic.tap for nic in guest.nics] == ["rt0a1b2c3d4e5f"]
     assert await find_status(guest) == ""
+
+
+async def test_what_cannot_be_read_is_kept_and_said(tmp_path: Path) -> None:
+    files = GuestFiles(tmp_path / "guest")
+    files.run.mkdir(parents=True)
+    files.meta.write_text("{}")
+    with pytest.raises(ProgramFailed, match=r"server guest is on this host, and .*/meta.json cannot be read: .*order"):
+        read_guest(files, {}, lambda _guest, _event: None)
+    assert files.meta.exists()

@@ -24,10 +24,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 ADDRESS = "10.1.0.2"
 ADDRESS_V6 = "2001:db8::5054:ff:fe00:2"
 BOTH: dict[str, Any] = {
+    "disk_gb": 1,
     "ports": (make_port(addresses=(ADDRESS, ADDRESS_V6)),),
     "networks": (make_network(subnets=(SUBNET, SUBNET_V6)),),
 }
-"""A NIC with an address of each version: by DHCP, and from an advertised prefix."""
+"""A disk, and a NIC with an address of each version: by DHCP, and from an advertised prefix."""
 
 
 class Client:
@@ -96,9 +97,12 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     pid = host.pid(SERVER_ID)
     assert _account_of(pid) != "0"
 
-    await host.kill()  # of the agent: the guest goes on, and is found
+    await host.kill()  # of the agent: the guest goes on, and is found, also where its bridge is made anew meanwhile
     assert site.pings(ADDRESS)
+    host.call("ip", "link", "delete", "br0")
+    host.make_bridge()
     await host.start()
+    assert await site.list_problems(host) == []
     assert await host.states() == {SERVER_ID: ("running", "running")}
     assert host.pid(SERVER_ID) == pid
 
@@ -130,7 +134,18 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     await host.change(on(host, "stopped", soft=True, **BOTH))
     assert time.monotonic() - began_s < 50  # it shut down when it was asked to
     assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
-    assert not site.pings(ADDRESS)
+    assert await site.list_problems(None) == []
+
+    disk = host.state / "guests" / SERVER_ID / "run" / "disk.qcow2"
+    disk.rename(disk.with_suffix(".away"))
+    with pytest.raises(Failed, match=r"the server's disk is gone from its host: .*/disk.qcow2"):
+        await host.change(on(host, **BOTH))
+    disk.with_suffix(".away").rename(disk)
+    host.call("ip", "link", "set", "br0", "name", "br1")
+    with pytest.raises(Failed, match="this host has no bridge br0"):
+        await host.change(on(host, **BOTH))
+    assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
+    assert not host.taps()
 
     await host.destroy(SERVER_ID)
     assert await host.states() == {}
@@ -241,11 +256,12 @@ async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Cli
     before = client.rounds
     await asyncio.sleep(1)
     assert client.rounds > before  # the source runs on while it is held
+    assert await site.list_problems(source) == []
     client.worst_s = 0
     await source.change(on(source, "stopped", disk_gb=1))
     assert not source.taps()
     await dest.change(on(dest, attempt=2, disk_gb=1))
-    await asyncio.sleep(2)
+    assert await site.list_problems(dest) == []
     before = client.rounds
     await asyncio.sleep(1)
     assert client.rounds > before

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.padding import Padding
 
 from roost.cli.asking.four_records import SegmentUse, ServerState
-from roost.cli.asking.real_story import Evacuated, Moved, Pinged, RealStory, Spoofed
+from roost.cli.asking.real_story import Evacuated, Moved, NicsSeen, Pinged, RealStory, Spoofed
 from roost.cli.asking.story_output import INDENT, Narrator, segment_table
 from roost.cli.plurals import is_or_are, many
 from roost.cli.tables import new_table
@@ -13,6 +13,11 @@ from roost.cli.tables import new_table
 
 class RealNarrator(Narrator):
     """Prints the story of real guests while it happens."""
+
+    def tidied(self, sentences: Sequence[str]) -> None:
+        """Print what was removed that an earlier run had left behind."""
+        for sentence in sentences:
+            self._line(sentence)
 
     def guests_booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
         """Print which guests answer at which addresses."""
@@ -64,6 +69,13 @@ class RealNarrator(Narrator):
         self._line(
             f"From the host's death on that took {evacuated.seconds:.1f} s, ACTIVE after {evacuated.active_s:.1f} s."
         )
+
+    def nics_seen(self, nics: NicsSeen) -> None:
+        """Print what the guests' NICs showed."""
+        self._title("The guests' NICs are as the APIs say")
+        self._line(f"{nics.answered} of {many(nics.asked, 'address')} answer when the router asks for all of them.")
+        for problem in nics.problems:
+            self._line(problem)
 
     def ended(self, story: RealStory) -> None:
         """Print the promises that did not hold."""

@@ -22,12 +22,13 @@ from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
 from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
-from roost.agent.drivers.qemu.host_network import HostNetwork, set_links
+from roost.agent.drivers.qemu.host_network import HostNetwork, run_ip, set_links
 from roost.agent.drivers.qemu.image import CACHE, ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, SegmentPlan, plan_nics
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
+from roost.platform.errors import reason_of
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 from roost.seams.guests import MemorySource
 
@@ -89,6 +90,7 @@ class QemuDriver(AgentState):
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
+                await run_ip(plug_commands(guest.nics))  # their bridge may be a new one
                 await set_links(guest.nics, up=guest.nics_up)
         self._spawn(self._drain_consoles())
 
@@ -143,18 +145,21 @@ class QemuDriver(AgentState):
 
     def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
         guest.nics_up = state in NICS_UP
-        self._keep(guest, state=state, power_state=power_state)
+        try:
+            self._keep(guest, state=state, power_state=power_state)
+        except OSError as error:  # a full disk: the next agent asks QEMU
+            log.error("what a guest did is not written", server_id=guest.meta.order.server_id, error=reason_of(error))
         self._changed.add(guest.meta.order.key)
         self._changes.set()
         self._spawn(self._network.apply())
 
     def _keep(self, guest: Guest, *, state: Desired, power_state: PowerState | None = None, **other: bool) -> None:
-        """Write what a guest is now, with a sequence that is higher than all before."""
+        """Note and write what a guest is now, with a sequence that is higher than all before. Raises OSError."""
         self._sequence += 1
-        write_whole(self._sequence_file, str(self._sequence).encode())
         changes = {"is_made": True, "resume": False, "leaving": False, **other}
-        meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
-        guest.keep(meta)
+        guest.meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
+        write_whole(self._sequence_file, str(self._sequence).encode())
+        guest.keep(guest.meta)
 
     # Guests.
 
@@ -165,6 +170,7 @@ class QemuDriver(AgentState):
         guest = await self._plan(order)
         self._guests[order.key] = guest
         with _failing_plainly(), guest.at_work():
+            guest.keep(guest.meta)
             if order.desired == "incoming":
                 await self._receive(guest)
             elif order.desired in NICS_UP:
@@ -179,16 +185,13 @@ class QemuDriver(AgentState):
             nics = plan_nics(order, self._options.bridges)
         except NicRefused as error:
             raise LaunchFailed(str(error)) from error
-        missing = [nic.segment for nic in nics if not Path("/sys/class/net", _own_bridge(nic.segment)).exists()]
-        if missing:
-            raise LaunchFailed(f"this host has no bridge {_own_bridge(missing[0])}")
+        _check_bridges(nics)
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
-        guest = Guest(meta, files, nics, self._on_change)
-        guest.keep(meta)
-        return guest
+        return Guest(meta, files, nics, self._on_change)
 
     async def _boot(self, guest: Guest, desired: Desired) -> None:
         """Have its QEMU start, its NICs come up, and it run, in this order."""
+        _check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image(self._options.cache)
         await self._network.apply()
@@ -206,8 +209,7 @@ class QemuDriver(AgentState):
         """Have its NICs come up and it run. Switches learn where it is: DHCP, which stays here, tells them nothing."""
         await self._set_nics(guest, up=True)
         if desired == "running":
-            await guest.qmp.execute("cont")
-            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
+            await guest.go_on()
 
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
@@ -224,6 +226,8 @@ class QemuDriver(AgentState):
         finally:
             if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
                 self._on_change(guest, None)
+            elif guest.halted:
+                self._on_change(guest, {"event": "STOP"})
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         sending = self._sendings.get(order.key)
@@ -428,9 +432,11 @@ def _failing_plainly() -> Iterator[None]:
         raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 
 
-def _own_bridge(segment: SegmentPlan) -> str:
-    """Return the bridge that the host must have for a segment."""
-    return segment.uplink or segment.bridge
+def _check_bridges(nics: Sequence[NicPlan]) -> None:
+    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
+    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
+        if not Path("/sys/class/net", bridge).exists():
+            raise LaunchFailed(f"this host has no bridge {bridge}")
 
 
 def _listed(guest: Guest, nics_up: bool) -> ListedGuest:
