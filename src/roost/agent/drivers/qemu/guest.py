@@ -21,13 +21,13 @@ from roost.agent.drivers.programs import (
     wait_process,
 )
 from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
-from roost.agent.drivers.qemu.disks import ensure_disk
 from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
-from roost.agent.drivers.state import write_whole
-from roost.seams.agent import Desired, GuestOrder, PowerState
+from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
+from roost.platform.crash import crash_point
+from roost.seams.agent import Desired, GuestOrder, ListedGuest, PowerState
 
 SOFT_STOP_S = 60.0
 """How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
@@ -35,6 +35,8 @@ QUIT_S = 10.0
 MEMORY_S = 600.0
 """How long memory may take to be written to its file, or read from it."""
 LOOK_S = 0.05
+CONSOLE_KEPT_S = 86400.0
+"""How long the console of a guest is kept that was destroyed."""
 
 
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,6 +97,19 @@ class Guest:
         finally:
             self.working = False
 
+    def listed(self, *, nics_up: bool) -> ListedGuest:
+        """Return what a list says of it."""
+        meta = self.meta
+        return describe_guest(
+            meta.order,
+            ListedGuest,
+            nics_up=nics_up,
+            state=meta.state,
+            power_state=meta.power_state or POWER_STATES.get(meta.state),
+            sequence=meta.sequence,
+            resume=meta.resume,
+        )
+
     def keep(self, meta: GuestMeta) -> None:
         """Write what is known of it, whole or not at all."""
         self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -133,7 +148,6 @@ class Guest:
         run.mkdir(mode=0o700, exist_ok=True)
         if account is not None:
             os.chown(run, account.uid, account.gid)
-        await ensure_disk(self.files.disk, order.disk_gb, account)
         taps: list[int] = []
         try:
             try:
@@ -193,6 +207,7 @@ class Guest:
         finally:
             os.close(fd)
         half.rename(self.files.memory)
+        crash_point("guest.after-memory")
 
     async def read_memory(self) -> None:
         """Have the guest be what its file has. Raises QmpError, LaunchFailed."""
@@ -220,10 +235,31 @@ class Guest:
         if text:
             append_ring(self.files.console, base64.b64decode(text), CONSOLE_BYTES)
 
+    def keep_console(self, folder: Path) -> None:
+        """Keep what it said last in a folder, and of others that are gone what is not too old."""
+        for path in folder.iterdir():
+            if path.stat().st_mtime < time.time() - CONSOLE_KEPT_S:
+                path.unlink()
+        if self.files.console.exists():
+            self.files.console.rename(folder / f"{self.meta.order.server_id}-{self.meta.order.attempt}.log")
+
     def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
         """Note what it is ordered to be; its QEMU has that when it starts next."""
         self.meta = replace(self.meta, order=order)
         self.nics = nics
+
+
+@contextlib.contextmanager
+def failing_plainly() -> Iterator[None]:
+    """Raise LaunchFailed for what programs, QEMU and files say."""
+    try:
+        yield
+    except (ProgramFailed, QmpError, NicRefused) as error:
+        raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
+    except OSError as error:
+        raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 
 
 def append_ring(path: Path, content: bytes, size: int) -> None:
