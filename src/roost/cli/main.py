@@ -31,6 +31,7 @@ from roost.cli.qemu_options import (
     ReserveCpus,
     ReserveDisk,
     ReserveMemory,
+    SharedDisks,
 )
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption
@@ -219,6 +220,7 @@ def _agent(
     reserve_cpus: ReserveCpus = 0,
     reserve_memory: ReserveMemory = 0,
     reserve_disk: ReserveDisk = 0,
+    disks: SharedDisks = None,
     check: Check = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,

@@ -140,7 +140,13 @@ class Site:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    async def wait_ping(self, address: str, *, within_s: float = 60.0) -> None:
+    async def shell(self, address: str, command: str) -> str:
+        """Return what a command prints in a guest."""
+        with await asyncio.to_thread(self.connect, address, 23) as connection:
+            connection.sendall(f"{command}\nexit\n".encode())
+            return await asyncio.to_thread(lambda: connection.makefile().read().strip())
+
+    async def wait_ping(self, address: str, *, within_s: float = 180.0) -> None:
         async with asyncio.timeout(within_s):
             while not await asyncio.to_thread(self.pings, address):
                 await asyncio.sleep(0.2)
@@ -170,6 +176,8 @@ class Host:
         self.namespace = namespace
         self.address = address
         self.state = site.folder / name
+        self.disks: Path | None = None
+        self.tls: tuple[str, ...] = ()
         self._process: asyncio.subprocess.Process | None = None
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -185,20 +193,22 @@ class Host:
         self.call("ip", "address", "add", f"{self.address}/24", "dev", "br0")
         self.call("ip", "link", "set", "br0", "up")
 
-    async def start(self) -> None:
-        """Start the driver, and wait until it is open."""
+    async def start(self, *, crash_at: str = "") -> None:
+        """Start the driver, and wait until it is open, or has died at the crash point."""
         driving = [sys.executable, "-m", "tests.agent.qemu.driving", self.name, str(self.state), self.address]
         self._process = await asyncio.create_subprocess_exec(
             *("ip", "netns", "exec", self.namespace, *driving),
-            *(f"{ACCOUNT}:{ACCOUNT}", self.site.machine),
+            *(f"{ACCOUNT}:{ACCOUNT}", self.site.machine, str(self.disks or ""), *self.tls),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PATH": PATH, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+            env={**os.environ, "PATH": PATH, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "ROOST_CRASH_AT": crash_at},
         )
         opened = self._answers[0] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
-        await asyncio.wait_for(opened, 60)
+        await asyncio.wait([opened], timeout=60)
+        assert opened.done()
+        assert crash_at or not opened.cancelled()
 
     async def _read(self) -> None:
         assert self._process is not None
@@ -230,8 +240,9 @@ class Host:
     async def change(self, order: GuestOrder) -> None:
         await asyncio.wait_for(self.ask("change", order=order), 120)
 
-    async def destroy(self, server: str, attempt: int = 1) -> None:
-        await asyncio.wait_for(self.ask("destroy", server=server, host=self.name, attempt=attempt), 60)
+    async def destroy(self, server: str, attempt: int = 1, *, disk: bool = True) -> None:
+        destroying = self.ask("destroy", server=server, host=self.name, attempt=attempt, disk=disk)
+        await asyncio.wait_for(destroying, 60)
 
     async def states(self) -> dict[str, tuple[str, str]]:
         """Return server -> (state, power state)."""
@@ -254,6 +265,11 @@ class Host:
         """Return the taps of the host that are up."""
         links = json.loads(self.call("ip", "-json", "link").stdout)
         return [link["ifname"] for link in links if link["ifname"].startswith("rt") and "UP" in link["flags"]]
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the driver's process has ended."""
+        return self._reading is None or self._reading.done()
 
     async def kill(self) -> None:
         """Kill the driver's process."""

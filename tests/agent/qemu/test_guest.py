@@ -20,8 +20,8 @@ class ScriptedGuest(Guest):
 
     def __init__(self, folder: Path, *, io_status: str, halts_again: bool, disk_gb: int = 0) -> None:
         order = make_order(disk_gb=disk_gb)
-        meta = GuestMeta(order=order, state="paused", machine=MACHINE, is_made=True, has_disk=bool(disk_gb))
-        super().__init__(meta, GuestFiles(folder), (), lambda _guest, _event: None)
+        meta = GuestMeta(order=order, state="paused", machine=MACHINE, is_made=True)
+        super().__init__(meta, GuestFiles(folder, folder / "disk.qcow2"), (), lambda _guest, _event: None)
         self._qmp = self  # type: ignore[assignment]
         self.is_open, self._halts_again = True, halts_again
         self._io_status = io_status

@@ -18,6 +18,7 @@ from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import CPU_BY_ACCEL, KERNEL_LINE, PROGRAM, Account, Machine, find_versioned
 from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.drivers.qemu.image import BUSYBOX, CACHE, ensure_image, is_cached
+from roost.agent.drivers.qemu.moves import Contexts
 from roost.agent.drivers.state import write_whole
 
 ACCOUNT = "roost-qemu"
@@ -45,6 +46,7 @@ class HostAsked:
     """What the options say of a machine. bridges: physical network -> bridge. cpu: None for the usual one.
 
     account: whom QEMU runs as, by name or by number.
+    disks: the folder of root disks that hosts share. tls: under which agents meet.
     """
 
     bridges: Mapping[str, str]
@@ -52,6 +54,8 @@ class HostAsked:
     cpu: str | None
     migrate_listen: str
     account: str = ACCOUNT
+    disks: Path | None = None
+    tls: Contexts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,7 @@ class HostFacts:
     image_is_cached: bool
     accel: str | None
     state: Path
+    has_disks: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ def judge_host(asked: HostAsked, facts: HostFacts) -> Findings:
         lacks.append(
             f"--state {facts.state} is too long: {SOCKET_CHARS_MAX - SOCKET_BELOW_STATE} characters are the most"
         )
+    if asked.disks is not None and not facts.has_disks:
+        lacks.append(f"There is no folder --disks {asked.disks}: mount what the hosts share")
     for network, bridge in sorted(asked.bridges.items()):
         if bridge in facts.bridges:
             fine.append(f"Physical network {network} is on bridge {bridge}.")
@@ -133,6 +140,7 @@ def gather_facts(asked: HostAsked, state: Path, *, accel: str | None) -> HostFac
         image_is_cached=is_cached(),
         accel=accel,
         state=state.absolute(),
+        has_disks=asked.disks is not None and asked.disks.is_dir(),
     )
 
 
@@ -221,6 +229,8 @@ async def make_driver(asked: HostAsked, *, host: str, state: Path) -> QemuDriver
         machine=machine,
         account=find_account(asked.account),
         migrate_listen=asked.migrate_listen,
+        disks=asked.disks and asked.disks.absolute(),
+        tls=asked.tls,
     )
     return QemuDriver(options)
 

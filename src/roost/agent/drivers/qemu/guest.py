@@ -22,14 +22,14 @@ from roost.agent.drivers.programs import (
     wait_process,
 )
 from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
-from roost.agent.drivers.qemu.disks import ensure_disk
 from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
-from roost.agent.drivers.state import write_whole
+from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
+from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
-from roost.seams.agent import Desired, GuestOrder, PowerState
+from roost.seams.agent import Desired, GuestOrder, ListedGuest, PowerState
 
 SOFT_STOP_S = 60.0
 """How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
@@ -42,13 +42,12 @@ RETRY_S = 0.5
 IO_REASONS = {"nospace": "the host's disk is full", "failed": "the host cannot write it"}
 
 log = structlog.get_logger()
+CONSOLE_KEPT_S = 86400.0
+"""How long the console of a guest is kept that was destroyed."""
 
 
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now.
-
-    has_disk: its root disk was made.
-    """
+    """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now."""
 
     order: GuestOrder
     state: Desired
@@ -58,7 +57,6 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaving: bool = False
     power_state: PowerState | None = None
     resume: bool = False
-    has_disk: bool = False
 
 
 OnChange = Callable[["Guest", Event | None], None]
@@ -110,6 +108,19 @@ class Guest:
         finally:
             self.working = False
 
+    def listed(self, *, nics_up: bool) -> ListedGuest:
+        """Return what a list says of it."""
+        meta = self.meta
+        return describe_guest(
+            meta.order,
+            ListedGuest,
+            nics_up=nics_up,
+            state=meta.state,
+            power_state=meta.power_state or POWER_STATES.get(meta.state),
+            sequence=meta.sequence,
+            resume=meta.resume,
+        )
+
     def keep(self, meta: GuestMeta) -> None:
         """Note what is known of it, and write it, whole or not at all. Raises OSError."""
         self.meta = meta
@@ -153,10 +164,8 @@ class Guest:
         run.mkdir(mode=0o700, exist_ok=True)
         if account is not None:
             os.chown(run, account.uid, account.gid)
-        if order.disk_gb and self.meta.has_disk and not self.files.disk.exists():
+        if order.disk_gb and not self.files.disk.exists():
             raise ProgramFailed(f"the server's disk is gone from its host: {self.files.disk}")
-        await ensure_disk(self.files.disk, order.disk_gb, account)
-        self.meta = replace(self.meta, has_disk=order.disk_gb > 0)
         taps: list[int] = []
         try:
             try:
@@ -229,6 +238,7 @@ class Guest:
         finally:
             os.close(fd)
         half.rename(self.files.memory)
+        crash_point("guest.after-memory")
 
     async def read_memory(self) -> None:
         """Have the guest be what its file has. Raises QmpError, LaunchFailed."""
@@ -262,10 +272,31 @@ class Guest:
         except OSError as error:
             log.warning("a guest's console is not written", server_id=self.meta.order.server_id, error=reason_of(error))
 
+    def keep_console(self, folder: Path) -> None:
+        """Keep what it said last in a folder, and of others that are gone what is not too old."""
+        for path in folder.iterdir():
+            if path.stat().st_mtime < time.time() - CONSOLE_KEPT_S:
+                path.unlink()
+        if self.files.console.exists():
+            self.files.console.rename(folder / f"{self.meta.order.server_id}-{self.meta.order.attempt}.log")
+
     def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
         """Note what it is ordered to be; its QEMU has that when it starts next."""
         self.meta = replace(self.meta, order=order)
         self.nics = nics
+
+
+@contextlib.contextmanager
+def failing_plainly() -> Iterator[None]:
+    """Raise LaunchFailed for what programs, QEMU and files say."""
+    try:
+        yield
+    except (ProgramFailed, QmpError, NicRefused) as error:
+        raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
+    except OSError as error:
+        raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 
 
 def append_ring(path: Path, content: bytes, size: int) -> None:
