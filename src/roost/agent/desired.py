@@ -10,8 +10,8 @@ from roost.seams.agent import NICS_UP, GuestKey, GuestOrder, ListedGuest, OrderI
 
 @dataclass(frozen=True)
 class Actions:
-    """What to do now. launch: begin and build. change: have a guest that is there in another state, or have it begin to
-    send its memory. confirm: it is as it should be, say so. destroy: have it gone, say so.
+    """What to do now. launch: begin and build. change: have a guest that is there in another state or with other NICs,
+    or have it begin to send its memory. confirm: it is as it should be, say so. destroy: have it gone, say so.
 
     interrupt: guests whose launch is at work and no longer wanted: they are to go, or a later attempt is in force.
     hurry: have the launch that is at work take over the memory now.
@@ -60,8 +60,12 @@ def decide_actions(
             actions.destroy.append(order)
         elif (guest := guests_by_key.get(key)) is None or guest.attempt != order.attempt:
             actions.launch.append(order)
-        elif guest.state != order.desired or (order.meeting is not None and order.desired in NICS_UP):
+        elif (guest.state, guest.nics_version or 0) != (order.desired, order.nics_version) or _sends_memory(order):
             actions.change.append(order)
         else:
             actions.confirm.append(order)
     return actions
+
+
+def _sends_memory(order: GuestOrder) -> bool:
+    return order.meeting is not None and order.desired in NICS_UP

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from roost.compute.rules.servers import make_hostname
+from roost.compute.store.guests import ORDER_OPEN
 from roost.compute.store.recovery import FOLLOWS
 from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
@@ -22,7 +23,7 @@ from roost.seams.guests import GuestImage, MemorySource
 ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
-    s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
+    g.nics_version, s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
     coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting'), false) AS soft,
     CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting
 FROM compute.guest g
@@ -30,7 +31,7 @@ JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
 LEFT JOIN compute.server s ON s.id = g.server_id
 LEFT JOIN compute.guest d
     ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
-WHERE g.reported IS DISTINCT FROM g.desired
+WHERE {ORDER_OPEN}
   AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
@@ -74,6 +75,7 @@ async def list_orders(
             ram_mb=spec.memory_mb,
             disk_gb=spec.disk_gb,
             ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
+            nics_version=row["nics_version"],
         )
         orders.append(_described(order, row, spec) if described else order)
     return orders
