@@ -310,7 +310,11 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
                     SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
                         OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
                         OR EXISTS (SELECT FROM network.publication WHERE wanted > published)
-                        OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
+                        OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)
+                        -- the release before has no such columns
+                        OR EXISTS (SELECT FROM compute.guest g
+                            WHERE to_jsonb(g) -> 'nics_version' IS DISTINCT FROM to_jsonb(g) -> 'nics_reported')
+                        OR EXISTS (SELECT FROM network.port p WHERE to_jsonb(p) ->> 'left_at' IS NOT NULL)""")
 
         try:
             await until(quiet, timeout_s=timeout_s)

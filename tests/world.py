@@ -1,15 +1,12 @@
 """What the hosts themselves say, beside the four records: the oracle that reads the agents' own state.
 
 A guest has its NICs up while its journal says so, its agent's promise has not run out and its host has not lost its
-power since. Which addresses it has is what its agent was told last. Agents are told of no NIC that is plugged,
-unplugged or changed while its guest runs: who does that says so (`replugging`), and of such a guest only what is still
-its server's is looked at until its agent is told anew.
+power since. Which addresses it has is what its agent was told last.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +16,7 @@ from roost.seams.agent import NICS_UP
 
 
 class GuestUp(NamedTuple):
-    """A guest with its NICs up. as_told: no NIC of it has changed since its agent was told of them."""
+    """A guest with its NICs up. as_told: no port of its server has changed since its agent was told of them."""
 
     server_id: str
     host: str
@@ -36,18 +33,8 @@ def cut_power(directory: Path, host: str) -> None:
     _note(directory / "power-cuts", host, time.time_ns())
 
 
-@contextmanager
-def replugging(directory: Path, server_id: str) -> Iterator[None]:
-    """Note that somebody plugs, unplugs or changes NICs of the server while the block runs."""
-    _note(directory / "replugs", server_id, NEVER)
-    try:
-        yield
-    finally:
-        _note(directory / "replugs", server_id, time.time_ns())
-
-
 def read_notes(file: Path) -> dict[str, list[int]]:
-    """Return host or server -> when something was noted of it, in order."""
+    """Return host -> when something was noted of it, in order."""
     notes: defaultdict[str, list[int]] = defaultdict(list)
     for line in file.read_text().splitlines() if file.exists() else ():
         name, at_ns = line.split()
@@ -62,7 +49,7 @@ def _note(file: Path, name: str, at_ns: int) -> None:
 
 def list_up(directory: Path) -> list[GuestUp]:
     """Return the guests with their NICs up, by the state directories of all agents below `directory`."""
-    power_cuts, replugs = read_notes(directory / "power-cuts"), read_notes(directory / "replugs")
+    power_cuts = read_notes(directory / "power-cuts")
     guests = []
     for state in sorted(directory.glob("agent-*")):
         if not state.is_dir():
@@ -70,11 +57,9 @@ def list_up(directory: Path) -> list[GuestUp]:
         end = read_nics_end(state)
         for line in list_present(state).values():
             end_ns = end.of(line.host) or NEVER
-            cut_ns, replugged_ns = (
-                notes[-1] if notes else 0 for notes in (power_cuts[line.host], replugs[line.server_id])
-            )
+            cut_ns = max(power_cuts[line.host], default=0)
             if line.state in NICS_UP and time.time_ns() < end_ns and cut_ns <= line.at_ns:
-                guests.append(GuestUp(line.server_id, line.host, line.addresses, replugged_ns <= line.at_ns))
+                guests.append(GuestUp(line.server_id, line.host, line.addresses))
     return guests
 
 
@@ -101,9 +86,9 @@ def list_world_problems(guests: list[GuestUp], addresses_by_device: Mapping[str,
     for guest in guests:
         hosts_by_server[guest.server_id].append(guest.host)
         held = addresses_by_device.get(guest.server_id, set())
-        for address in guest.addresses if guest.as_told else held.intersection(guest.addresses):
+        for address in guest.addresses:
             servers_by_address[address].append(guest.server_id)
-            if address not in held:
+            if guest.as_told and address not in held:
                 problems.append(f"running guest {guest.server_id} on {guest.host} has {address}, which is not its own")
         problems += [
             f"running guest {guest.server_id} on {guest.host} lacks its address {address}"

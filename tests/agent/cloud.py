@@ -18,13 +18,14 @@ from roost.compute.api.agent import routes
 from roost.compute.model.work import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.service import Compute
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
+from roost.compute.service.nics import ask_for_nics
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
 from roost.platform.mounts import mount
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import AgentIdentity
-from roost.seams.compute import RequestSpec
+from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.placement import ProviderState
 from roost.seams.unknown_guests import HeldAddresses
 
@@ -49,6 +50,10 @@ class Neighbours:
     async def list_held_addresses(self, _guests: object) -> list[HeldAddresses]:
         """Hold nothing."""
         return []
+
+    async def give_up_ports(self, _server_ids: object) -> int:
+        """Hold nothing."""
+        return 0
 
 
 def compute_of(database: Database) -> Compute:
@@ -125,6 +130,14 @@ async def order_guests(compute: Compute, hosts: Sequence[str], *, attempt: int =
         )  # fmt: skip
     compute.wake(GUEST_CHANNEL)
     return server_ids
+
+
+async def change_ports(compute: Compute, server_id: str, ports: Sequence[ServerPort]) -> None:
+    """The server has these ports from now on, and its guest is asked for."""
+    async with compute.database.transaction() as tx:
+        told = msgspec.json.encode(ports).decode()
+        await tx.execute("UPDATE compute.server SET network_info = $2::jsonb WHERE id = $1", server_id, told)
+    await ask_for_nics(compute, [server_id])
 
 
 async def delete_servers(compute: Compute, server_ids: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.agent.cloud import (
     AGENT,
+    change_ports,
     compute_of,
     declare_hosts,
     delete_servers,
@@ -21,11 +22,12 @@ from tests.agent.cloud import (
     until,
     until_true,
 )
+from tests.agent.qemu.orders import make_port
 from tests.ports import free_port
 
 from roost.agent import agent as module
 from roost.agent.agent import run
-from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
+from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches, list_present
 from roost.agent.identity import fleet
 from roost.agent.predecessor import ServedElsewhere
 from roost.compute.service import Compute
@@ -124,6 +126,40 @@ async def test_an_agent_killed_at_any_point_loses_nothing(
     async with agent(api_url, tmp_path):
         await until(compute, STAGE_COUNT, "settle", gives=20)
     assert set(list_guests(tmp_path)) == set(zip(servers, HOSTS * 2, strict=True))
+
+
+NICS_OPEN = "SELECT count(*) FROM compute.guest WHERE nics_reported <> nics_version"
+
+
+async def test_a_guest_that_runs_has_its_servers_nics_as_soon_as_they_change(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    (server_id,) = await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=1)
+        for addresses in (("10.1.0.2", "10.1.0.3"), ("10.1.0.3",), ()):
+            ports = [make_port(mac=f"52:54:00:00:00:0{address[-1]}", addresses=(address,)) for address in addresses]
+            await change_ports(compute, server_id, ports)
+            await until(compute, NICS_OPEN, gives=0)
+            (guest,) = list_present(tmp_path).values()
+            assert guest.addresses == tuple(address for nic in guest.nics for address in nic.addresses) == addresses
+    assert len(list_launches(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("point", ["agent.after-change", "agent.before-report", "agent.after-report"])
+async def test_an_agent_killed_while_nics_change_has_them_changed_all_the_same(
+    compute: Compute, api_url: str, tmp_path: Path, point: str
+) -> None:
+    (server_id,) = await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=1)
+    process = start_process(api_url, tmp_path, crash_at=point)
+    await change_ports(compute, server_id, [make_port()])
+    assert await asyncio.to_thread(process.wait, 20) == -signal.SIGKILL
+    async with agent(api_url, tmp_path):
+        await until(compute, NICS_OPEN, gives=0)
+    (guest,) = list_present(tmp_path).values()
+    assert guest.addresses == ("10.1.0.2",)
 
 
 async def test_sigterm_ends_the_agent_cleanly(compute: Compute, api_url: str, tmp_path: Path) -> None:

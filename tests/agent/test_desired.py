@@ -48,6 +48,17 @@ def test_a_guest_is_changed_to_send_its_memory_and_one_that_is_stopped_its_disk(
     assert decide_actions([sending], guests_by_key={}, busy={sending.id}).none
 
 
+@pytest.mark.parametrize("state", ["running", "paused", "stopped", "suspended", "incoming"])
+@pytest.mark.parametrize(("has", "ordered", "is_changed"), [(0, 0, False), (0, 1, True), (2, 2, False), (3, 2, True)])
+def test_a_guest_is_changed_where_it_has_not_the_nics_of_its_order(
+    state: Any, has: int, ordered: int, is_changed: bool
+) -> None:
+    wanted = replace(order(desired=state), nics_version=ordered)
+    guest = ListedGuest(server_id="s", host="h", attempt=2, state=state, nics_version=has)
+    actions = decide_actions([wanted], guests_by_key={guest.key: guest}, busy=set())
+    assert actions == (Actions(change=[wanted]) if is_changed else Actions(confirm=[wanted]))
+
+
 def test_a_guest_of_a_lower_attempt_is_launched_anew() -> None:
     assert decide(order(), attempt=1) == Actions(launch=[order()])
 

@@ -108,7 +108,7 @@ async def test_a_list_has_what_the_driver_was_told_also_after_a_restart(tmp_path
     nic = GuestNic(mac_address=PORT.mac_address, addresses=PORT.addresses, port_id=PORT_ID, network_id=NETWORK_ID)
     listed = ListedGuest(
         server_id="a", host="h", attempt=1, state="running", power_state="running", sequence=1, nics=(nic,),
-        name="web", project_id="p", vcpus=2, ram_mb=512, disk_gb=3,
+        name="web", project_id="p", vcpus=2, ram_mb=512, disk_gb=3, nics_version=0,
     )  # fmt: skip
     assert driver.list_guests() == [listed]
     await driver.close()

@@ -76,6 +76,44 @@ def test_without_an_order_only_absence_is_taken(state: str, accepted: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("state", "said", "known", "unplugged"),
+    [
+        ("running", 3, 3, True),
+        ("running", 2, 2, False),  # of an order before
+        ("running", None, 3, True),  # its agent does not say, and has done what it was ordered
+        ("paused", None, 1, False),
+        ("paused", 3, 3, True),
+        ("unchanged", 3, None, False),
+        ("begun", 3, None, False),
+    ],
+)
+def test_a_guest_has_the_nics_of_the_order_that_its_host_answers(
+    state: Any, said: int | None, known: int | None, unplugged: bool
+) -> None:
+    outcome = decide_reports(
+        [GuestReport(server_id=SERVER, host="h1", attempt=2, state=state, nics_version=said)],
+        agent_id=AGENT.id,
+        hosts_held=["h1"],
+        guests=[
+            Guest(
+                server_id=SERVER, host="h1", attempt=2, desired="running", reported="running", nics_version=3,
+                nics_reported=1,
+            )
+        ],
+        works=[],
+    )  # fmt: skip
+    assert outcome.nics_versions == ({} if known is None else {KEY: known})
+    assert outcome.unplugged == ({SERVER} if unplugged else set())
+
+
+@pytest.mark.parametrize(("reported", "unplugged"), [(1, True), (3, False)])
+def test_a_guest_that_is_gone_as_it_was_asked_to_has_no_nics(reported: int, unplugged: bool) -> None:
+    guest = Guest(server_id=SERVER, host="h1", attempt=2, desired="absent", nics_version=3, nics_reported=reported)
+    outcome = decide_reports([say("absent")], agent_id=AGENT.id, hosts_held=["h1"], guests=[guest], works=[])
+    assert outcome.unplugged == ({SERVER} if unplugged else set())
+
+
+@pytest.mark.parametrize(
     ("desired", "stage", "moving", "unchanged", "kept"),
     [
         ("stopped", None, False, True, False),

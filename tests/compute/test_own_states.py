@@ -14,7 +14,14 @@ from roost.compute.model.server import ActionFilter, Requester
 from roost.compute.model.work import Guest, ServerStanding, Stage, WorkState
 from roost.compute.rules import actions as rules
 from roost.compute.rules.guests import ReportOutcome, decide_reports, find_report_refusal
-from roost.compute.rules.own_states import OwnState, decide_own_states, guest_of_report, judge, list_differing
+from roost.compute.rules.own_states import (
+    OwnState,
+    decide_own_states,
+    guest_of_report,
+    judge,
+    list_differing,
+    list_replugged,
+)
 from roost.compute.service import Compute
 from roost.compute.service.actions import change_power, get_action, list_actions
 from roost.compute.service.guests import compare_guests
@@ -62,6 +69,20 @@ AT_WORK: list[dict[str, Any]] = [
     *({"work": work(stage)} for stage in Stage if stage is not Stage.SETTLE),
     {"work": work(Stage.SETTLE, moving=True)},
 ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "reported", "version", "is_asked"),
+    [(2, 2, 2, False), (1, 2, 2, True), (3, 2, 2, True), (1, 1, 2, False), (2, 1, 2, False), (None, 2, 2, False)],
+)
+def test_a_guest_that_lists_other_nics_than_were_reported_is_asked_for_unless_it_is_already(
+    listed: int | None, reported: int, version: int, is_asked: bool
+) -> None:
+    row = replace(ROW, nics_reported=reported, nics_version=version)
+    guest = said("running", nics_version=listed)
+    assert list_replugged([guest], [row]) == ({SERVER} if is_asked else set())
+    assert list_replugged([replace(guest, attempt=2)], [row]) == set()
+    assert list_replugged([guest], []) == set()
 
 
 @pytest.mark.parametrize(("desired", "state"), PAIRS)

@@ -193,6 +193,7 @@ async def test_an_active_server_shows_what_its_ports_have(world: World) -> None:
         await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=named))
         assert (await shown(world, server)).ports[0].addresses == addresses
         await world.settled()
+        await world.run()  # its host says that the guest has these now
     await ports.update_port(world.networks, port.id, PortChanges(device_id="", device_owner=""))
     assert (await shown(world, server)).ports == ()
     await world.settled()

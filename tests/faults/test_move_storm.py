@@ -21,7 +21,7 @@ from tests.cluster import QUICK, Cluster, Process, cluster, network_ids, settle,
 from tests.faults.moving import hosts_of_guests, list_overlaps, servers_by_id
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
 from tests.processes import names_of
-from tests.world import cut_power, replugging
+from tests.world import cut_power
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
@@ -305,9 +305,8 @@ class Storm:
         if self.servers:
             network = self.networks[self.random.choice(("public", "backend"))]
             server_id = self.random.choice(self.servers)
-            with replugging(self.made.directory, server_id):
-                path = f"/compute/v2.1/servers/{server_id}/os-interface"
-                await self._call("POST", path, {"interfaceAttachment": {"net_id": network}}, 400)
+            path = f"/compute/v2.1/servers/{server_id}/os-interface"
+            await self._call("POST", path, {"interfaceAttachment": {"net_id": network}}, 400)
 
     async def _detach(self) -> None:
         if self.servers:
@@ -316,8 +315,7 @@ class Storm:
             listed = await self._call("GET", path)
             nics = listed["interfaceAttachments"] if listed else []
             if len(nics) > 1:
-                with replugging(self.made.directory, server_id):
-                    await self._call("DELETE", f"{path}/{self.random.choice(nics)['port_id']}", None)
+                await self._call("DELETE", f"{path}/{self.random.choice(nics)['port_id']}", None)
 
     async def _call(self, method: str, path: str, body: object = None, *allowed: int) -> Json | None:
         try:

@@ -13,7 +13,6 @@ from random import Random
 import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
 from tests.processes import names_of
-from tests.world import replugging
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.postgres import PrivatePostgres
@@ -143,8 +142,7 @@ class Storm:
             port = self.random.choice(used)
             path = f"/network/v2.0/ports/{port['id']}"
             taken = self.random.choice((None, {"device_id": ""}, {"device_id": "", "binding:host_id": ""}))
-            with replugging(self.made.directory, port["device_id"]):
-                await self._call("PUT" if taken else "DELETE", path, taken and {"port": taken})
+            await self._call("PUT" if taken else "DELETE", path, taken and {"port": taken})
 
     async def _resize(self) -> None:
         """An operator gives a subnet other pools: those who have addresses keep them."""

@@ -25,6 +25,25 @@ def subnet(number: int, segment_id: str | None, *routes: HostRoute, gateway: boo
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ({"name": "front"}, False),
+        ({"tags": ("a",)}, False),
+        ({"pools": ()}, False),
+        ({"gateway_ip": None}, True),
+        ({"dns_nameservers": ("9.9.9.9",)}, True),
+        ({"host_routes": (HostRoute("0.0.0.0/0", "10.0.1.1"),)}, True),
+        ({"enable_dhcp": False}, True),
+        ({"segment_id": "b"}, True),
+    ],
+)
+def test_guests_are_told_what_they_would_see(change: dict[str, Any], is_told: bool) -> None:
+    before = subnet(1, "a")
+    after = msgspec.structs.replace(before, **change)
+    assert (subnet_attributes.list_told(before) != subnet_attributes.list_told(after)) is is_told
+
+
 def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> None:
     one, two, beside = subnet(1, "a"), subnet(2, "b"), subnet(3, "a")
     six = subnet(4, "b", cidr="2001:db8::/64")

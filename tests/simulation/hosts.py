@@ -80,10 +80,11 @@ class Guest:
     dark: bool = False
     as_told: bool = True
     sequence: int = 0
+    nics_version: int = 0
 
-    def plug(self, nics: tuple[ServerPort, ...]) -> None:
+    def plug(self, nics: tuple[ServerPort, ...], nics_version: int) -> None:
         """Have these NICs."""
-        self.nics, self.as_told = nics, True
+        self.nics, self.nics_version, self.as_told = nics, nics_version, True
         self.addresses = frozenset(address for nic in nics for address in nic.addresses)
 
     def listed(self) -> ListedGuest:
@@ -93,6 +94,7 @@ class Guest:
             server_id=order.server_id, host=order.host, attempt=self.attempt, state=cast("Any", self.state),
             sequence=self.sequence, name=order.name, project_id=order.project_id, vcpus=order.vcpus,
             ram_mb=order.ram_mb, disk_gb=order.disk_gb, power_state=POWER_STATES.get(self.state),
+            nics_version=self.nics_version,
             nics=tuple(
                 GuestNic(
                     mac_address=nic.mac_address, addresses=nic.addresses, up=up, port_id=nic.port_id,
@@ -318,7 +320,12 @@ class Hosts:
         guest = self.guests.get(order.key)
         if guest is None or guest.attempt != order.attempt:
             return True
-        return guest.state != order.desired and order.desired in NICS_UP
+        has = guest.state, guest.nics_version if self._says_nics(order) else order.nics_version
+        return has != (order.desired, order.nics_version) and order.desired in NICS_UP
+
+    def _says_nics(self, order: GuestOrder) -> bool:
+        """Return whether the host's agent changes the NICs of a guest that runs: one of a release before does not."""
+        return order.host not in self.versions
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         """Do what the order says; return what is to be reported. A stubborn host does nothing, and says what is."""
@@ -339,14 +346,15 @@ class Hosts:
                 state = "failed"
             else:
                 made = self.guests[key] = Guest(order.attempt, state, order, sequence=self._next())
-                made.plug(nics)
+                made.plug(nics, order.nics_version)
         elif how is Turn.STUBBORN and (guest.state != state or (order.meeting is not None and state in NICS_UP)):
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
         else:
-            if guest.state != state and all(port.binding == "bound" for port in order.ports):
-                guest.plug(order.ports)
+            is_told = guest.state != state or (guest.nics_version != order.nics_version and self._says_nics(order))
+            if is_told and all(port.binding == "bound" for port in order.ports):
+                guest.plug(order.ports, order.nics_version)
             guest.sequence = guest.sequence if guest.state == state else self._next()
             guest.state, guest.dark = state, False
         self.check_nics()
@@ -382,6 +390,7 @@ class Hosts:
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=cast("Any", state),
             message="told to fail", desired=order.desired, sequence=sequence,
             meeting=order.meeting if state == order.desired else None,
+            nics_version=order.nics_version if state == order.desired and self._says_nics(order) else None,
         )  # fmt: skip
 
     def _next(self) -> int:
@@ -408,9 +417,9 @@ class Hosts:
         self.unplug({server_id: {address.address for port in ports for address in port.addresses}})
 
     def unplug(self, addresses_by_server: Mapping[str, Collection[str]]) -> None:
-        """Take from guests that were replugged what their servers have given up meanwhile."""
-        for (server_id, _), guest in self.guests.items():
-            if not guest.as_told and server_id in addresses_by_server:
+        """Take from guests what their servers have given up meanwhile, where an agent of a release before is."""
+        for (server_id, host), guest in self.guests.items():
+            if host in self.versions and not guest.as_told and server_id in addresses_by_server:
                 guest.addresses &= frozenset(addresses_by_server[server_id])
 
     def list_present(self) -> set[tuple[str, str]]:

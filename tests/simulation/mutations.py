@@ -45,7 +45,7 @@ from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
 from roost.network.model.ports import PortChanges, PortFilter
 from roost.network.rules import port_bindings
-from roost.network.service import Networks
+from roost.network.service import Networks, leaving
 from roost.network.service import builds as port_builds
 from roost.network.service import moves as port_moves
 from roost.network.service.ports import list_ports, update_port
@@ -256,6 +256,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "records that went back wait for the hosts": acting_on_any_records,
     "a mark shows that the records went back": lambda: patch.object(mark_rules, "find_later", nothing),
     "unknown guests hold their addresses": lambda: patch.object(unknown_rules, "choose_holding", choose_none),
+    "what a server's port gives up is its guest's for a while": lambda: patch.object(
+        leaving, "list_leaving", lambda *_: ()
+    ),
     "what others give up is an unknown guest's at once": lambda: patch.object(address_store, "GIVE_UP", FREED),
     "an older start of an agent is not served": lambda: patch.object(agent_rules, "_refuse_clash", nothing),
     "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),

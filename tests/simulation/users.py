@@ -54,7 +54,10 @@ LIST_SERVERS_OF = "SELECT id FROM compute.server WHERE host = $1 ORDER BY sequen
 PORT_TO_ATTACH = """
 SELECT p.device_id, p.network_id, (
     SELECT array_agg(s.provider_uuid) FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-    WHERE a.port_id = p.id) AS providers
+    WHERE a.port_id = p.id) AS providers,
+    EXISTS (SELECT FROM network.address a JOIN network.listed_address l USING (subnet_id, address)
+        JOIN network.port hidden ON hidden.id = l.port_id AND hidden.left_at IS NOT NULL
+        WHERE a.port_id = p.id AND hidden.made_for::text <> $2) AS plugged
 FROM network.port p WHERE p.id = $1
 """
 PROVIDER_OF = "SELECT provider_uuid FROM network.subnet WHERE $1::text::inet <<= cidr::inet"
@@ -227,8 +230,8 @@ async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool | None:
     """
     async with story.world.database.connection() as connection:
         host = await connection.fetchval("SELECT host FROM compute.server WHERE id = $1", server)
-        port = await connection.fetchrow(PORT_TO_ATTACH, nic.port_id)
-        if host is None or (port is not None and port["device_id"]):
+        port = await connection.fetchrow(PORT_TO_ATTACH, nic.port_id, server)
+        if host is None or (port is not None and (port["device_id"] or port["plugged"])):
             return False
         if host in story.hosts.recabled:
             return None

@@ -88,6 +88,7 @@ def order_report(
         desired=order.desired if state == "unchanged" else None,
         sequence=sequence_of(driver, order.key, state),
         meeting=meeting or (order.meeting if state == order.desired else None),
+        nics_version=order.nics_version if state == order.desired else None,
     )
 
 

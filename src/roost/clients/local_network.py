@@ -9,6 +9,7 @@ from roost.network.service import (
     attachments,
     builds,
     capacity,
+    leaving,
     moves,
     nics,
     old_agents,
@@ -25,6 +26,7 @@ class LocalNetwork(Local[Networks]):
     list_network_ids = method(views.list_network_ids)
     set_hosts = method(capacity.set_hosts)
     get_nic_networks = method(nics.get_nic_networks)
+    give_up_ports = method(leaving.give_up)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)
     list_unreached_ports = method(views.list_unreached_ports)

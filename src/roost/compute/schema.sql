@@ -318,9 +318,13 @@ CREATE TABLE compute.guest (
     sequence bigint NOT NULL DEFAULT 0,
     -- Of one that takes over another's memory, where it awaits it: roost.seams.guests.MemorySource.
     meeting jsonb,
+    -- How often its server's ports have changed, and as of which of these its host has said what it has.
+    nics_version integer NOT NULL DEFAULT 0,
+    nics_reported integer NOT NULL DEFAULT 0,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 50);
-CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
+CREATE INDEX guest_host_open ON compute.guest (host)
+    WHERE reported IS DISTINCT FROM desired OR nics_reported <> nics_version;
 CREATE INDEX guest_host ON compute.guest (host);
 CREATE INDEX guest_agent ON compute.guest (agent_id, host);
 -- A host with fenced guests makes no other before they are gone.

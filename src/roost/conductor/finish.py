@@ -6,13 +6,12 @@ Claims and addresses are given back only when no host can have a guest of the se
 from collections.abc import Sequence
 
 from roost.compute.model.work import Failure, ServerChange, Stage
-from roost.compute.service.nics import ports_changed
+from roost.compute.service.nics import refresh_ports
 from roost.compute.service.work import list_launches, withdraw_guests
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.launches import judge_launches
 from roost.conductor.moves import settle_moves, trim_claims
 from roost.platform.crash import crash_point
-from roost.seams.compute import PortsChange
 
 
 async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -24,7 +23,7 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         await lease.conductor.network.settle_ports(server_ids)
     changes = await settle_moves(lease, moved) if moved else []
     # A port that a client changed meanwhile had its notice before there was anything to write anew.
-    await ports_changed(lease.conductor.compute, [PortsChange(build.work.server_id) for build in builds])
+    await refresh_ports(lease.conductor.compute, {build.work.server_id for build in builds})
     return (await lease.advance(builds, [*changes, *(staged(build.work, None) for build in builds_made)])).going_on
 
 

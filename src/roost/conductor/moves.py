@@ -27,7 +27,7 @@ from roost.compute.model.work import (
     Work,
 )
 from roost.compute.service.moves import fence_guests, list_guests, withdraw_elsewhere
-from roost.compute.service.nics import ports_changed
+from roost.compute.service.nics import refresh_ports
 from roost.compute.service.work import list_launches
 from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, host_part
@@ -35,7 +35,6 @@ from roost.conductor.launches import begin_wait_s, judge_launches
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.conductor.readdress import may_readdress
 from roost.platform.crash import crash_point
-from roost.seams.compute import PortsChange
 from roost.seams.network import BindRefused, PortBind
 from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
@@ -201,7 +200,7 @@ async def confirm(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         for build in builds
     ]
     advanced = await lease.advance(builds, changes)
-    await ports_changed(conductor.compute, [PortsChange(build.work.server_id) for build in builds_over])
+    await refresh_ports(conductor.compute, {build.work.server_id for build in builds_over})
     return advanced.going_on
 
 
@@ -223,7 +222,7 @@ async def restore(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             continue
         changes.append(_restored(lease, build, guests.get(build.work.server_id, {})))
     advanced = await lease.advance(builds, changes)
-    await ports_changed(conductor.compute, [PortsChange(build.work.server_id) for build in builds_claimed])
+    await refresh_ports(conductor.compute, {build.work.server_id for build in builds_claimed})
     return advanced.going_on
 
 

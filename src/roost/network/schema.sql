@@ -117,6 +117,8 @@ CREATE TABLE network.port (
     -- What its guest sends is held to its addresses, and to these pairs: roost.network.model.ports.AddressPair.
     port_security_enabled boolean NOT NULL DEFAULT true,
     allowed_address_pairs jsonb,
+    -- Of a hidden port that keeps what its server's guest may still have: when the server lost it.
+    left_at timestamptz,
     UNIQUE (network_id, mac_address)
 ) WITH (fillfactor = 50);
 CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';
@@ -140,7 +142,8 @@ CREATE INDEX address_address ON network.address (address);
 -- What capacity counts apart from the pools: claimed outside of them, or held in them unclaimed.
 CREATE INDEX address_apart ON network.address (subnet_id) WHERE claimed <> in_pool;
 
--- Addresses of guests that the records do not know, whoever has them now: held once nobody else has.
+-- Addresses of guests that the records do not know, or that their servers have lost, whoever has them now: held once
+-- nobody else has.
 -- port_id: the hidden port of the guest's NIC, of which a row without a port says nothing.
 CREATE TABLE network.listed_address (
     subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,

@@ -115,7 +115,8 @@ class ListedGuest(GuestAttempt, frozen=True, kw_only=True, omit_defaults=True):
     """A guest as its host has it. state: in an order's words; None: its agent is of a version that does not say.
 
     sequence: of the driver's, higher with each change of any of the host's guests. resume: its host's restart stopped
-    it, and it is to run again. name, project_id, sizes: as they were ordered.
+    it, and it is to run again. name, project_id, sizes: as they were ordered. nics_version: of the order whose NICs it
+    has; None: its agent does not say.
     """
 
     state: Desired | None = None
@@ -128,6 +129,7 @@ class ListedGuest(GuestAttempt, frozen=True, kw_only=True, omit_defaults=True):
     vcpus: Count = 0
     ram_mb: Count = 0
     disk_gb: Count = 0
+    nics_version: Count | None = None
 
 
 class OrderId(GuestAttempt, frozen=True, kw_only=True):
@@ -144,8 +146,9 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     a guest of it. networks: what is around the ports' NICs. hostname: as the guest is to call itself. image: None
     for a guest without one. disk: that a guest which is made goes on with; None where it begins anew. soft: a guest
     that is to stop, or is made anew, is asked to shut down first. meeting: where it sends its memory; one that is to
-    stop, and sends none, its disk. request_id,
-    global_request_id: of the last action on the server, or else of its creation, for logs.
+    stop, and sends none, its disk. nics_version: another one than the guest has says that its NICs, or what is
+    around them, have changed: it is to have exactly these. request_id, global_request_id: of the
+    last action on the server, or else of its creation, for logs.
     """
 
     name: str = ""
@@ -162,6 +165,7 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     meeting: MemorySource | None = None
     request_id: str = ""
     global_request_id: str = ""
+    nics_version: int = 0
 
     @property
     def id(self) -> OrderId:
@@ -182,7 +186,7 @@ class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: it is what
     power_state says, and nobody asked for that. Its state is unchanged, which tells a Roost without own states nothing.
     sequence: as in a list. meeting: where a guest that begins awaits its memory, or its disk; of a source, the one that
-    its order named.
+    its order named. nics_version: of the order, whose NICs the guest has now; None: its agent does not say.
     """
 
     state: GuestState
@@ -192,6 +196,7 @@ class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     power_state: PowerState | None = None
     sequence: Sequence = 0
     meeting: MemorySource | None = None
+    nics_version: Count | None = None
 
 
 class Refusal(Enum):

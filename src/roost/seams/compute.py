@@ -109,11 +109,13 @@ class ServerState(Struct, frozen=True):
     """What a server may still hold.
 
     claiming: it may hold claims, since it runs, its work is unfinished, or a host may still have its guest.
-    unfinished: its build or delete is still at work.
+    unfinished: its build or delete is still at work. hosts_plugged: hosts whose guest of it may have NICs that it has
+    no more; one that is fenced, or whose host is forced down, has none.
     """
 
     claiming: bool
     unfinished: bool
+    hosts_plugged: frozenset[str] = frozenset()
 
 
 class PortsChange(Struct, frozen=True):

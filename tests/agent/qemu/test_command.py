@@ -12,10 +12,13 @@ from roost.agent.drivers.qemu.command import (
     Account,
     GuestFiles,
     Machine,
+    Plug,
     account_command,
     find_misfit,
     find_versioned,
     guest_command,
+    nic_device,
+    plan_plugs,
 )
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.seams.agent import GuestOrder
@@ -31,7 +34,8 @@ pc-q35-7.1           Standard PC (Q35 + ICH9, 2009)
 
 
 def _command(order: GuestOrder, **other: Any) -> list[str]:
-    nics = [(nic, 20 + number) for number, nic in enumerate(plan_nics(order, {"rack1": "br0"}))]
+    plugs = plan_plugs(plan_nics(order, {"rack1": "br0"}))
+    nics = [(plug, 20 + number) for number, plug in enumerate(plugs)]
     parts: dict[str, Any] = {"machine": TCG, "files": FILES, "kernel": Path("/k"), "initrd": Path("/i"), "nics": nics}
     return guest_command(order, **parts | other)
 
@@ -61,6 +65,33 @@ def test_every_nic_is_an_open_file_and_a_device_without_a_boot_rom() -> None:
     device = "virtio-net-pci,id=dev-rt0a1b2c3d4e5f,netdev=rt0a1b2c3d4e5f,mac=52:54:00:00:00:02"
     assert f"{device},host_mtu=1450,romfile=,bus=port0" in command
     assert sum(word.startswith("pcie-root-port") for word in command) == NICS_SPARE
+
+
+def _plug(name: str, slot: int, *, mac: str = "m", **other: Any) -> Plug:
+    return Plug(tap=name, mac=mac, mtu=1500, slot=slot, **other)
+
+
+@pytest.mark.parametrize(
+    ("names", "before", "slots"),
+    [
+        ("abc", [], [0, 1, 2]),
+        ("bc", [_plug("a", 0), _plug("b", 1), _plug("c", 2)], [1, 2]),  # who stays keeps its slot
+        ("bd", [_plug("b", 1), _plug("c", 2)], [1, 0]),
+        ("d", [_plug("a", 0, dead=True)], [1]),  # which the guest has not let go
+        ("a", [_plug("a", 0, dead=True)], [1]),
+        ("a", [_plug("a", 3, mac="o")], [0]),
+        ("", [_plug("a", 0)], []),
+    ],
+)
+def test_nics_keep_their_slots_and_others_take_free_ones(names: str, before: list[Plug], slots: list[int]) -> None:
+    (one,) = plan_nics(make_order(), {"rack1": "br0"})
+    nics = [replace_struct(one, tap=name, mac="m") for name in names]
+    assert [(plug.tap, plug.slot) for plug in plan_plugs(nics, before)] == list(zip(names, slots, strict=True))
+
+
+def test_a_nic_without_a_slot_is_behind_no_port() -> None:
+    assert "bus" in nic_device(_plug("a", NICS_SPARE - 1))
+    assert "bus" not in nic_device(_plug("a", NICS_SPARE))
 
 
 def test_a_disk_has_a_format_that_is_stated() -> None:

@@ -52,10 +52,10 @@ async def test_a_command_has_dashes_and_gets_its_answer(tmp_path: Path) -> None:
         qmp = await Qmp.connect(tmp_path / "qmp")
         events: list[str] = []
         qmp.on_event = lambda event: events.append(event["event"])
-        answer = await qmp.execute("migrate-set-parameters", max_bandwidth=8192, from_="x")
+        answer = await qmp.execute("migrate-set-parameters", properties={"a_b": 1}, max_bandwidth=8192, from_="x")
         assert answer == {"status": "running"}
         assert events == ["STOP"]
-        assert heard[1]["arguments"] == {"max-bandwidth": 8192, "from": "x"}
+        assert heard[1]["arguments"] == {"max-bandwidth": 8192, "from": "x", "a_b": 1}
         await qmp.close()
 
 

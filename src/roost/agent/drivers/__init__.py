@@ -83,6 +83,7 @@ class Driver(Protocol):
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest of this attempt into the state that is desired: stopped, running, and so on.
 
+        It has exactly the order's NICs then, also where it is in that state already.
         With a meeting, one that has its NICs up begins to send its memory there, until little is left of it; one that
         is to stop sends the rest. One that was stopped already sends its disk.
 

@@ -296,6 +296,7 @@ def _listed(line: GuestLine, nics_may_be_up: bool) -> ListedGuest:
         vcpus=line.vcpus,
         ram_mb=line.ram_mb,
         disk_gb=line.disk_gb,
+        nics_version=line.nics_version,
     )
 
 

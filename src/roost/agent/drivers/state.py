@@ -99,6 +99,7 @@ def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = Tru
         vcpus=order.vcpus,
         ram_mb=order.ram_mb,
         disk_gb=order.disk_gb,
+        nics_version=order.nics_version,
         **other,
     )
 

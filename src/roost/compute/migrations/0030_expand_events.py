@@ -5,7 +5,7 @@ from alembic import op
 from roost.platform.migrate import statements
 
 revision = "compute_0030"
-down_revision = "compute_0027"
+down_revision = "compute_0029"
 
 SQL = """
 CREATE TABLE compute.event (

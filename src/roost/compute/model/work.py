@@ -380,7 +380,8 @@ class Guest(Struct, frozen=True, kw_only=True):
     last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
     other. sequence: of the driver's, of the state that counted last. unknown_attempt: of the guest that its host has
     instead, which nobody asked for. since_s: when it was last reported on, in seconds of the database's clock. meeting:
-    where it awaits another's memory, or its disk.
+    where it awaits another's memory, or its disk. nics_version: raised with each change of its server's ports;
+    nics_reported: as of which of these changes it has its NICs.
     """
 
     server_id: str
@@ -395,6 +396,8 @@ class Guest(Struct, frozen=True, kw_only=True):
     unknown_attempt: int | None = None
     since_s: float = 0.0
     meeting: MemorySource | None = None
+    nics_version: int = 0
+    nics_reported: int = 0
 
     @property
     def key(self) -> tuple[str, str]:

@@ -30,8 +30,9 @@ class ReportOutcome:
     unchanged: server id -> why its host did not do what was asked of a server without work; kept: the same of servers
     whose hosts do not stop them. retreats: server id -> why its work goes to retry. resumed: servers whose work waits
     no longer. lost: guests that are gone although nobody asked for that; found_again: guests that were lost and are
-    there. meetings: guest -> where it awaits its memory. asked_again: guest -> the state in which its host is asked for
-    it once more, since it is told now where its memory is to go.
+    there. nics_versions: guest -> as of which change of its server's ports it has its NICs. unplugged: servers of which
+    a host has said just now that its guest has no others. meetings: guest -> where it awaits its memory. asked_again:
+    guest -> the state in which its host is asked for it once more, since it is told now where its memory is to go.
     """
 
     answers: list[ReportAnswer] = field(default_factory=list)
@@ -47,6 +48,8 @@ class ReportOutcome:
     resumed: set[str] = field(default_factory=set)
     lost: set[GuestKey] = field(default_factory=set)
     found_again: set[GuestKey] = field(default_factory=set)
+    nics_versions: dict[GuestKey, int] = field(default_factory=dict)
+    unplugged: set[str] = field(default_factory=set)
     meetings: dict[GuestKey, MemorySource] = field(default_factory=dict)
     asked_again: dict[GuestKey, str] = field(default_factory=dict)
 
@@ -118,7 +121,13 @@ def _take(
     elif report.state in PRESENT:
         outcome.states[key] = report.state
         outcome.sequences[key] = report.sequence
-        guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
+        nics_version = _nics_version(report, guest)
+        outcome.nics_versions[key] = nics_version
+        if guest.nics_reported != nics_version == guest.nics_version:
+            outcome.unplugged.add(report.server_id)
+        guests_by_key[key] = replace(
+            guest, agent_id=agent_id, reported=report.state, lost=False, nics_reported=nics_version
+        )
         if guest.lost:
             outcome.found_again.add(key)
         if report.state == guest.desired:
@@ -126,6 +135,8 @@ def _take(
     elif _was_asked(guest, work):
         del guests_by_key[key]
         outcome.gone.add(key)
+        if guest.nics_reported != guest.nics_version:
+            outcome.unplugged.add(report.server_id)
         _let_go(outcome, works_by_server, report, guest, work)
     else:
         guests_by_key[key] = replace(guest, lost=True)
@@ -141,6 +152,16 @@ def _meet(outcome: ReportOutcome, report: GuestReport, guests: Iterable[Guest]) 
     for guest in guests:
         if guest.server_id == report.server_id and guest.host != report.host and guest.desired in SENDING:
             outcome.asked_again[guest.key] = guest.desired
+
+
+def _nics_version(report: GuestReport, guest: Guest) -> int:
+    """Return as of which change of its server's ports a guest has its NICs, by the report of its present state.
+
+    An agent that does not say has them as it was told last: what it says of an order that is not done says nothing.
+    """
+    if report.nics_version is None:  # R49
+        return guest.nics_version if report.state == guest.desired else guest.nics_reported
+    return report.nics_version
 
 
 def _sends_elsewhere(report: GuestReport, guests: Iterable[Guest]) -> bool:

@@ -83,6 +83,19 @@ def list_differing(listed: Sequence[ListedGuest], guests: Iterable[Guest]) -> li
     ]
 
 
+def list_replugged(listed: Sequence[ListedGuest], guests: Iterable[Guest]) -> set[str]:
+    """Return the servers of listed guests that have other NICs than they were reported with, and no order for them."""
+    rows_by_key = {row.key: row for row in guests}
+    return {
+        present.server_id
+        for present in listed
+        if present.nics_version is not None
+        and (row := rows_by_key.get(present.key)) is not None
+        and present.attempt == row.attempt
+        and present.nics_version != row.nics_reported == row.nics_version
+    }
+
+
 def decide_own_states(
     present: Sequence[ListedGuest],
     *,

@@ -4,6 +4,8 @@ What a host does for it is desired of the guest; its agent's report ends the act
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,9 +34,20 @@ find_locker = reading(store.find_locker)
 
 async def wait_until_settled(compute: Compute, server_id: str) -> None:
     """Return when the last stage of the server's build is over (R28), or after 5 s."""
+    await _wait_while(compute, store.is_settling, server_id)
+
+
+async def wait_until_unplugged(compute: Compute, server_id: str) -> None:
+    """Return when the hosts of the server's guests have said that these have no NICs but its, or after 5 s."""
+    await _wait_while(compute, store.is_plugged, server_id)
+
+
+async def _wait_while(
+    compute: Compute, holds: Callable[[Connection, str], Coroutine[Any, Any, bool]], server_id: str
+) -> None:
     for _ in range(round(SETTLE_WAIT_S / SETTLE_LOOK_S)):
         async with compute.database.connection() as connection:
-            if not await store.is_settling(connection, server_id):
+            if not await holds(connection, server_id):
                 return
         await asyncio.sleep(SETTLE_LOOK_S)
 

@@ -18,7 +18,7 @@ from roost.compute.rules import events
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList, ReportOutcome
-from roost.compute.rules.own_states import guest_of_report, list_differing
+from roost.compute.rules.own_states import guest_of_report, list_differing, list_replugged
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.agents import admit_call
@@ -27,6 +27,7 @@ from roost.compute.service.events import NOTHING_RECORDED, Recorded, record
 from roost.compute.service.guest_orders import list_orders
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
+from roost.compute.service.nics import ask_for_nics, give_up_ports_now
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.own_states import take_own_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
@@ -221,12 +222,18 @@ async def _take_ordered(
     if outcome.asked_again:
         compute.wake(GUEST_CHANNEL)
     recorded.tell()
+    await give_up_ports_now(compute, outcome.unplugged)
     return outcome, mark_of(mark)
 
 
 async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> Recorded:
     await store.mark_guests(
-        tx, begun=outcome.begun, states=outcome.states, sequences=outcome.sequences, agent_id=agent.id
+        tx,
+        begun=outcome.begun,
+        states=outcome.states,
+        sequences=outcome.sequences,
+        nics_versions=outcome.nics_versions,
+        agent_id=agent.id,
     )
     await store.meet(tx, outcome.meetings, outcome.asked_again)
     await store.delete_guests(tx, outcome.gone)
@@ -297,6 +304,7 @@ async def compare_guests(
         await hold_addresses_now(compute, hosts_changed)
         if differing := list_differing(present, guests):
             await take_own_states(compute, differing, agent=agent)
+        await ask_for_nics(compute, list_replugged(present, guests))
     return list(outcome.superseded)
 
 
@@ -314,7 +322,7 @@ async def _write_list(
     still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
     changes = compare([guest for guest in locked if guest.host in still_held])
     await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
-    await store.mark_guests(tx, begun=changes.begun, states={}, sequences={}, agent_id=agent.id)
+    await store.mark_guests(tx, begun=changes.begun, states={}, sequences={}, nics_versions={}, agent_id=agent.id)
     await store.adopt_guests(tx, changes.disowned, agent_id=None)
     await store.delete_guests(tx, changes.gone)
     attempts_gone = {guest.server_id: guest.attempt for guest in locked if guest.key in changes.gone}

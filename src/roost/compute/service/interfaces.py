@@ -8,7 +8,7 @@ from roost.compute.errors import ActionRefused, PortNotOfServer
 from roost.compute.model.server import NicAsked, Permissions, Requester, Server
 from roost.compute.rules import actions as rules
 from roost.compute.service import action_log
-from roost.compute.service.actions import lock_for_action, wait_until_settled
+from roost.compute.service.actions import lock_for_action, wait_until_settled, wait_until_unplugged
 from roost.compute.service.context import Compute
 from roost.compute.service.servers import check_nics, find_only_network, get_server
 from roost.platform.errors import RoostError
@@ -66,8 +66,11 @@ async def _attach(compute: Compute, server: Server, nic: NicAsked | None, permis
 
 
 async def detach_interface(compute: Compute, server: Server, port_id: str, by: Requester) -> None:
-    """Take a NIC off the server. Raises ServerNotFound, ActionRefused, PortNotOfServer."""
-    find_port(server, port_id)
+    """Take a NIC off the server. Raises ServerNotFound, ActionRefused, PortNotOfServer.
+
+    A user's port may be another server's once the guest is without it, which is waited for a while.
+    """
+    port = find_port(server, port_id)
     await wait_until_settled(compute, server.id)
     async with compute.database.transaction() as tx:
         await lock_for_action(tx, server.id, rules.DETACH, is_admin=by.is_admin)
@@ -80,6 +83,8 @@ async def detach_interface(compute: Compute, server: Server, port_id: str, by: R
         await _finish(compute, server.id, failure=error.told())
         raise
     await _finish(compute, server.id)
+    if port.preserve_on_delete:
+        await wait_until_unplugged(compute, server.id)
 
 
 def find_port(server: Server, port_id: str) -> ServerPort:

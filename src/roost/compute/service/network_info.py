@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from roost.compute.rules import drift as rules
 from roost.compute.service.context import Compute
+from roost.compute.service.nics import ask_for_nics
 from roost.compute.store import audit as store
 from roost.compute.store import nics as nic_rows
 from roost.seams.compute import ServerPort
@@ -83,4 +84,5 @@ async def heal_network_info(compute: Compute, server_ids: Sequence[str], *, dry_
             async with compute.database.transaction() as tx:
                 written = await nic_rows.set_network_info(tx, server.id, old=server.ports, new=now, quiet=True)
         healed.append(Healed(server_id=server.id, name=server.name, before=server.ports, after=now, written=written))
+    await ask_for_nics(compute, [item.server_id for item in healed if item.written])
     return healed

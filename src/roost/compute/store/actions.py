@@ -41,6 +41,15 @@ async def get_server_context(tx: Connection, server_id: str, host: str | None) -
     return read_row(ServerContext, row, stage=None if row["stage"] is None else Stage(row["stage"]))
 
 
+IS_PLUGGED = """-- compute.is_plugged
+SELECT EXISTS (SELECT FROM compute.guest WHERE server_id = $1 AND nics_reported <> nics_version)"""
+
+
+async def is_plugged(tx: Connection, server_id: str) -> bool:
+    """Return whether a guest of the server may have NICs that it has no more."""
+    return bool(await tx.fetchval(IS_PLUGGED, server_id))
+
+
 # What the host has reported already, it is asked to report again: the action ends with its report.
 DESIRE_STATE = """-- compute.desire_state
 UPDATE compute.guest SET desired = $3, reported = CASE WHEN reported <> $3 THEN reported END

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from roost.compute.model.work import MoveKind, Plan
 from roost.compute.rules.guest_disks import find_disk_kept
 from roost.compute.rules.servers import make_hostname
+from roost.compute.store.guests import ORDER_OPEN
 from roost.compute.store.recovery import FOLLOWS
 from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
@@ -24,7 +25,7 @@ from roost.seams.guests import GuestImage, MemorySource
 ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
-    s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
+    g.nics_version, s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
     coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting', 'resize_prep'), false) AS soft,
     CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting,
     s.launched_at IS NULL OR s.task_state = 'rebuilding' AS begins_anew, m.kind AS move_kind, m.source_host, m.plan,
@@ -41,7 +42,7 @@ LEFT JOIN compute.guest d
     ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.meeting IS NOT NULL
     AND (d.desired = 'incoming' OR (d.desired <> 'absent' AND d.reported IS NULL))
 LEFT JOIN compute.move m ON $8::boolean AND m.server_id = g.server_id AND m.open
-WHERE g.reported IS DISTINCT FROM g.desired
+WHERE {ORDER_OPEN}
   AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f
@@ -88,6 +89,7 @@ async def list_orders(
             ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
             request_id=row["request_id"],
             global_request_id=row["global_request_id"],
+            nics_version=row["nics_version"],
         )
         orders.append(_described(order, row, spec) if described else order)
     return orders

@@ -5,11 +5,14 @@ from collections.abc import Collection, Mapping
 
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
-from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, VERSION_LISTS
+from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, LAST_EPOCH, VERSION_LISTS
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
+
+ORDER_OPEN = "(g.reported IS DISTINCT FROM g.desired OR g.nics_reported <> g.nics_version)"
+"""On a row `g` of compute.guest: its host is asked for it. An index has these rows."""
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -25,7 +28,7 @@ async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
 # No host is read but for a recovery: the subquery needs the recovery's row, and is no join that begins with the hosts.
 PENDING_HOSTS = f"""
 -- compute.list_pending_hosts
-SELECT DISTINCT host, false AS to_list FROM compute.guest WHERE reported IS DISTINCT FROM desired
+SELECT DISTINCT host, false AS to_list FROM compute.guest g WHERE {ORDER_OPEN}
     AND {FOLLOWS}
 UNION ALL SELECT h.name, true FROM compute.recovery r CROSS JOIN LATERAL (
     SELECT h.name FROM compute.host h WHERE NOT {HAS_LISTED} AND h.service_version >= {VERSION_LISTS} OFFSET 0) h
@@ -41,7 +44,7 @@ async def list_pending_hosts(tx: Connection) -> PendingHosts:
 
 
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
-    fenced_by IS NOT NULL AS fenced, sequence, meeting,
+    fenced_by IS NOT NULL AS fenced, sequence, meeting, nics_version, nics_reported,
     (SELECT u.attempt FROM compute.unknown_guest u WHERE u.host = guest.host AND u.server_id = guest.server_id)
         AS unknown_attempt,
     extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
@@ -138,8 +141,9 @@ MARK_GUESTS = """
 UPDATE compute.guest g
 SET begun_at = coalesce(g.begun_at, now()), agent_id = $4,
     reported = coalesce(m.state, g.reported), running_at = CASE WHEN m.state IS NULL THEN g.running_at ELSE now() END,
-    sequence = coalesce(m.sequence, g.sequence)
-FROM unnest($1::uuid[], $2::text[], $3::text[], $5::bigint[]) AS m (server_id, host, state, sequence)
+    sequence = coalesce(m.sequence, g.sequence), nics_reported = coalesce(m.nics_version, g.nics_reported)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $5::bigint[], $6::integer[])
+    AS m (server_id, host, state, sequence, nics_version)
 WHERE g.server_id = m.server_id AND g.host = m.host
 """
 
@@ -150,13 +154,18 @@ async def mark_guests(
     begun: Collection[GuestKey],
     states: Mapping[GuestKey, str],
     sequences: Mapping[GuestKey, int],
+    nics_versions: Mapping[GuestKey, int],
     agent_id: str,
 ) -> None:
-    """Record that an agent has begun these guests, and in which states it has those. sequences: of the states."""
-    marks = [(*key, None, None) for key in begun] + [(*key, state, sequences[key]) for key, state in states.items()]
+    """Record that an agent has begun these guests, and in which states it has those.
+
+    sequences, nics_versions: of the states.
+    """
+    begun_marks = [(*key, None, None, None) for key in begun]
+    marks = begun_marks + [(*key, state, sequences[key], nics_versions[key]) for key, state in states.items()]
     if marks:
-        *columns, numbers = columns_of(marks)
-        await tx.execute(MARK_GUESTS, *columns, agent_id, numbers)
+        *columns, numbers, versions = columns_of(marks)
+        await tx.execute(MARK_GUESTS, *columns, agent_id, numbers, versions)
 
 
 # Who is asked again is told where its memory is to go.
@@ -192,6 +201,20 @@ async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: 
     """Make these guests that agent's, None for nobody's; its driver has sequences of its own."""
     if keys:
         await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
+
+
+# After the records went back hosts may have had later numbers than are known.
+ASK_FOR_NICS = f"""
+-- compute.ask_for_nics
+UPDATE compute.guest g SET nics_version = 1 + greatest(nics_version, {LAST_EPOCH})
+FROM (SELECT server_id, host FROM compute.guest WHERE server_id = $1 ORDER BY host FOR UPDATE) l
+WHERE g.server_id = l.server_id AND g.host = l.host RETURNING g.host
+"""
+
+
+async def ask_for_nics(tx: Connection, server_id: str) -> set[str]:
+    """Ask every host that has a guest of the server for its NICs as they are now; return the hosts."""
+    return {row["host"] for row in await tx.fetch(ASK_FOR_NICS, server_id)}
 
 
 LOSE_GUESTS = """

@@ -310,7 +310,10 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 GET_SERVER_STATES = """-- compute.get_server_states
 SELECT asked.id, coalesce(s.status <> 'BUILD' AND (s.status <> 'ERROR' OR s.host IS NOT NULL), false)
     OR (s.id IS NOT NULL AND w.server_id IS NOT NULL) OR guests.remain AS claiming,
-    w.server_id IS NOT NULL AS unfinished
+    w.server_id IS NOT NULL AS unfinished,
+    ARRAY(SELECT g.host FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host
+        WHERE g.server_id = asked.id AND g.nics_reported <> g.nics_version AND g.fenced_by IS NULL
+        AND NOT coalesce(h.forced_down, false)) AS hosts_plugged
 FROM unnest($1::uuid[]) AS asked (id)
 LEFT JOIN compute.server s ON s.id = asked.id
 LEFT JOIN compute.work w ON w.server_id = asked.id
@@ -324,7 +327,7 @@ WHERE s.id IS NOT NULL OR w.server_id IS NOT NULL OR guests.remain
 async def get_server_states(tx: Connection, server_ids: Sequence[str]) -> dict[str, ServerState]:
     """Return those with a row of their own, hidden ones too, or a work row, or of which a host may have a guest."""
     rows = await tx.fetch(GET_SERVER_STATES, server_ids)
-    return {row["id"]: ServerState(row["claiming"], row["unfinished"]) for row in rows}
+    return {row["id"]: ServerState(row["claiming"], row["unfinished"], frozenset(row["hosts_plugged"])) for row in rows}
 
 
 GET_HOST_NAMES = """-- compute.get_host_names

@@ -40,6 +40,14 @@ class HeldPort(Struct, frozen=True, kw_only=True):
     addresses: tuple[tuple[str, str], ...]
 
 
+class LeftNic(Struct, frozen=True, kw_only=True):
+    """A NIC that a server has lost, and that its guest on the host may still have. port_id: which has its addresses."""
+
+    port_id: str
+    server_id: str
+    host: str
+
+
 class AdoptedPort(Struct, frozen=True, kw_only=True):
     """A hidden port that becomes a server's. id: its id from now on. nic_tag: on a flat network, its NIC's.
 

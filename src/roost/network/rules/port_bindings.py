@@ -3,6 +3,7 @@
 `addressing` decides which address a port gets. The ledger decides whether there is one.
 """
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
 from roost.platform.quotas import QuotaUsage
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
+
+SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class Reservation(Struct, frozen=True):
@@ -46,6 +49,11 @@ class Assignment(Struct, frozen=True):
 def is_of_server(device_owner: str) -> bool:
     """Return whether the port is a server's: no other has several bindings. Source: Network API, binding-extended."""
     return device_owner.startswith(COMPUTE_OWNER)
+
+
+def is_server_id(device_id: str) -> bool:
+    """Return whether a port's device may be a server: clients may write anything there."""
+    return SERVER_ID.fullmatch(device_id) is not None
 
 
 def port_id(server_id: str, nic: seam.Nic) -> str:

@@ -81,6 +81,11 @@ def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
+def list_told(subnet: Subnet) -> tuple[object, ...]:
+    """Return what of a subnet the hosts of its guests are told, and what other subnets' routes follow from."""
+    return subnet.segment_id, subnet.gateway_ip, subnet.dns_nameservers, subnet.host_routes, subnet.enable_dhcp
+
+
 def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
     """Return the owner's routes, then the peer routes whose destinations none of them covers.
 

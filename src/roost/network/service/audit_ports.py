@@ -15,8 +15,8 @@ from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
 from roost.network.model.ports import BuildPort, Port, PortFilter
 from roost.network.rules import drift as rules
 from roost.network.rules.holdings import claim_of
+from roost.network.rules.port_bindings import is_server_id
 from roost.network.service import Networks, builds, ports
-from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
 from roost.network.store import claims
 from roost.network.store import ports as port_rows

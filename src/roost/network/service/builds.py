@@ -11,6 +11,7 @@ from roost.network.model.networks import Network, Subnet
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, FixedIpRequest, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
+from roost.network.rules.leaving import find_plugged
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
@@ -20,6 +21,7 @@ from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, subnets
+from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
@@ -249,7 +251,7 @@ async def _reserve_batch(
         decided = port_bindings.decide_reservations(
             servers, known, ports_locked, claiming, lost, placed=placed, make=make
         )
-        decided = await _within_quota(networks, tx, decided)
+        decided = await _within_quota(networks, tx, await _refuse_plugged(tx, servers, decided))
         new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
         macs = [new_mac(networks.env.random) for _ in new]
         ids_written = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
@@ -260,6 +262,19 @@ async def _reserve_batch(
         raise PortChanged("No free MAC address was found: repeat the request.")
     await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
     return decided
+
+
+async def _refuse_plugged(
+    tx: Connection, servers: Sequence[seam.ServerNics], decided: list[Reservation | seam.PortsRefused]
+) -> list[Reservation | seam.PortsRefused]:
+    """Return the answers, and refusals of those of whose users' ports other servers' guests may have the addresses."""
+    named = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
+    plugged = find_plugged(await leaving_rows.list_plugged(tx, list(named)), named) if named else {}
+    reasons = {named[port_id]: reason for port_id, reason in plugged.items()}
+    return [
+        seam.PortsRefused(answer.server_id, reason) if (reason := reasons.get(answer.server_id)) else answer
+        for answer in decided
+    ]
 
 
 async def _within_quota(

@@ -31,6 +31,7 @@ from roost.network.service.capacity import Taken
 from roost.network.service.subnets import take
 from roost.network.store import addresses, ports
 from roost.network.store import networks as store
+from roost.network.store import notices as notice_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
@@ -108,6 +109,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
             links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
         fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
         await store.update_network(tx, msgspec.structs.replace(network, **fields))
+        await notice_rows.note_networks(tx, [network_id] if changes.mtu not in (None, network.mtu) else [])
     return await get_network(networks, network_id)
 
 

@@ -3,17 +3,16 @@
 A notice names a server whose ports are to be read again, and a port if its build lost one. It may be told twice.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 
 from roost.network.model.ports import Port
-from roost.network.service import Networks, left_to_reconciler
+from roost.network.rules.port_bindings import is_server_id
+from roost.network.service import Networks, leaving, left_to_reconciler
 from roost.network.store import notices as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 
 NOTICES_MAX = 500
-SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
@@ -46,6 +45,7 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
     crash_point("port.after-tell")
     async with networks.database.transaction() as tx:
         await store.delete_notices(tx, list(notices))
+    await leaving.give_up(networks, sorted({change.server_id for change in notices.values()}))
     return len(notices)
 
 
@@ -60,8 +60,3 @@ async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
 def servers_of(ports: Iterable[Port]) -> list[str]:
     """Return the devices of the ports that may be servers of this cloud, in order."""
     return sorted({port.device_id for port in ports if is_server_id(port.device_id)})
-
-
-def is_server_id(device_id: str) -> bool:
-    """Say whether a port's device may be a server: clients may write anything there."""
-    return SERVER_ID.fullmatch(device_id) is not None

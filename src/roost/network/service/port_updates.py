@@ -22,10 +22,10 @@ from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address,
 from roost.network.rules import port_security, readdressing, requests, uses
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.macs import canonical_mac
-from roost.network.rules.port_bindings import is_of_server
+from roost.network.rules.port_bindings import is_of_server, is_server_id
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, addresses, automatic, notices, releases
+from roost.network.service import Networks, addresses, automatic, leaving, notices, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
@@ -99,6 +99,8 @@ async def _decide(
 ) -> _Change:
     """Lock the port; return what the change does to it. Raises ReleasesPending while its claim is being given back."""
     port = await lock_for_client(tx, port_id, changes.revision)
+    if changes.device_id not in (None, "", port.device_id):
+        await leaving.refuse_plugged(tx, port, changes.device_id)
     device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
     requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
     if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
@@ -156,7 +158,7 @@ async def find_owner(networks: Networks, port_id: str) -> Owner:
     async with networks.database.transaction() as tx:
         ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
     device_id = ports_read[0].device_id if ports_read else ""
-    server_ids = [device_id] if notices.is_server_id(device_id) else []
+    server_ids = [device_id] if is_server_id(device_id) else []
     return Owner(device_id, bool(server_ids and await networks.compute.get_server_states(server_ids)))
 
 
@@ -194,6 +196,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
         await port_rows.update(tx, change.port)
+        await leaving.leave(networks, tx, port, change.port, change.dropped)
         if change.port.host != port.host:
             await _move_binding(tx, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
@@ -208,7 +211,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
             await claims.insert_releases(tx, [port.id])
-        if not touches_addresses and _shown(port) == _shown(change.port):
+        if not touches_addresses and _list_told(port) == _list_told(change.port):
             return []
         return await notices.note(tx, port, change.port)
 
@@ -223,9 +226,9 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
         await port_bindings.put(tx, port.id, old)
 
 
-def _shown(port: Port) -> tuple[str, str]:
-    """Return what a server shows of a port, beside the addresses."""
-    return port.device_id, port.mac_address
+def _list_told(port: Port) -> tuple[object, ...]:
+    """Return what a server shows of a port, and what its guest's host is told of it, beside the addresses."""
+    return port.device_id, port.mac_address, port.port_security_enabled, port.allowed_address_pairs
 
 
 async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:

@@ -8,7 +8,7 @@ import asyncpg
 from roost.network.errors import AddressesWithheld, MacAddressInUse, PortNotFound
 from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
-from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
+from roost.network.service import Networks, creation, leaving, notices, port_updates, quotas, releases
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 
@@ -82,6 +82,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_shown(tx, port_id, revision)
+        await leaving.leave(networks, tx, port, None)
         servers = await creation.remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)

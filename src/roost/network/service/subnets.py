@@ -26,6 +26,7 @@ from roost.network.service import Networks, addresses, automatic, capacity, noti
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
+from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as store
@@ -114,6 +115,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
     await addresses.add_pools(tx, new)
     await network_rows.revise_networks(tx, list(known))
+    await notice_rows.note_networks(tx, sorted({subnet.network_id for subnet in new if subnet.segment_id}))
 
 
 async def _take_back(networks: Networks, new: Sequence[Subnet]) -> None:
@@ -136,14 +138,12 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
     async with networks.database.transaction() as tx:
         before, after = await _decide_update(tx, subnet_id, changes)
         if not changes_capacity(before, after):
-            await store.update_subnet(tx, after)
-            await network_rows.revise_networks(tx, [after.network_id])
+            await _write_update(tx, before, after)
 
     async def change(tx: Connection) -> Taken:
         before, after = await _decide_update(tx, subnet_id, changes)
         coming: dict[str, dict[str, int]] = {}
-        await store.update_subnet(tx, after)
-        await network_rows.revise_networks(tx, [after.network_id])
+        await _write_update(tx, before, after)
         if after.pools != before.pools:
             free = await addresses.set_pools(tx, after)
             if counts(after):
@@ -161,6 +161,13 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
         )
         await take(networks, sorted({before.provider_uuid, after.provider_uuid}), change, SubnetInUse(in_use))
     return await get_subnet(networks, subnet_id)
+
+
+async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
+    await store.update_subnet(tx, after)
+    await network_rows.revise_networks(tx, [after.network_id])
+    if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
+        await notice_rows.note_networks(tx, [after.network_id])
 
 
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
@@ -222,6 +229,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.delete_subnets(tx, [subnet_id])
         await network_rows.revise_networks(tx, [subnet.network_id])
+        await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
         return Taken(provider_uuids=[subnet.provider_uuid])
 
     in_use = f"Servers are being built with addresses of subnet {subnet_id}: delete them first."

@@ -14,8 +14,10 @@ from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
 
-OF_UNKNOWN_GUEST = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
-"""Condition on a row `p` of network.port: it holds an unknown guest's addresses. Clients can hide no port."""
+HOLDING = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
+"""On a row `p` of network.port: it holds what a guest has and no server's port. Clients can hide no port."""
+OF_UNKNOWN_GUEST = f"({HOLDING} AND p.left_at IS NULL)"
+"""The same, of a guest that the records do not know. The others hold what a known guest still has."""
 
 # EUI-64 addresses are in no pool, even within the range of one.
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
@@ -236,7 +238,7 @@ WITH dropped AS (
 ), heir AS (
     SELECT DISTINCT ON (l.subnet_id, l.address) l.subnet_id, l.address, l.port_id
     FROM dropped JOIN network.listed_address l USING (subnet_id, address) JOIN network.port p ON p.id = l.port_id
-    WHERE {OF_UNKNOWN_GUEST} ORDER BY l.subnet_id, l.address, l.port_id
+    WHERE {HOLDING} ORDER BY l.subnet_id, l.address, l.port_id
 ), handed AS (
     UPDATE network.address a SET port_id = heir.port_id, claimed = false, assigned_for = NULL
     FROM heir WHERE a.subnet_id = heir.subnet_id AND a.address = heir.address

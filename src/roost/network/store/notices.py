@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from roost.network.rules.port_bindings import SERVER_ID
 from roost.platform.database import Connection
 from roost.seams.compute import PortsChange
+from roost.seams.service_types import COMPUTE_OWNER
 
 INSERT_NOTICES = """
 -- network.insert_notices
@@ -15,6 +17,21 @@ async def insert_notices(tx: Connection, server_ids: Sequence[str], *, lost_port
     """Note that ports of these servers have changed. lost_port_id: a port that a build lost."""
     if server_ids:
         await tx.execute(INSERT_NOTICES, server_ids, [lost_port_id] * len(server_ids))
+
+
+NOTE_NETWORKS = f"""
+-- network.note_networks
+INSERT INTO network.notice (server_id)
+SELECT DISTINCT device_id::uuid FROM network.port
+WHERE network_id = ANY($1::uuid[]) AND host IS NOT NULL AND device_owner LIKE '{COMPUTE_OWNER}%'
+    AND device_id ~ '^{SERVER_ID.pattern}$'
+"""  # noqa: S608 - constants
+
+
+async def note_networks(tx: Connection, network_ids: Sequence[str]) -> None:
+    """Note every server that has a NIC on these networks: what is around it has changed."""
+    if network_ids:
+        await tx.execute(NOTE_NETWORKS, network_ids)
 
 
 LIST_NOTICES = """

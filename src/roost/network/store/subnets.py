@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from roost.network.model.networks import AddressRange, Holdings, HostRoute, ProviderSource, Subnet
 from roost.network.rules import addressing
-from roost.network.store.addresses import OF_UNKNOWN_GUEST
+from roost.network.store.addresses import HOLDING
 from roost.platform.database import Connection
 
 _SUBNET = [name for name in Subnet.__struct_fields__ if name != "pools"]
@@ -116,7 +116,7 @@ async def set_pools(tx: Connection, subnet: Subnet) -> None:
 
 
 # Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
-# counts those, those of a flat network, or those that an unknown guest has.
+# counts those, those of a flat network, or those that are held for a guest.
 MISMARKED = f"""
 SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
 FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
@@ -126,7 +126,7 @@ CROSS JOIN LATERAL (SELECT
         WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
 CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
     m.claimed AND NOT l.follows AND s.cell IS NULL
-        AND m.port_id NOT IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST}) AS claimed) w
+        AND m.port_id NOT IN (SELECT p.id FROM network.port p WHERE {HOLDING}) AS claimed) w
 WHERE ($1::uuid[] IS NULL OR m.subnet_id = ANY($1)) AND (m.in_pool, m.claimed) <> (w.in_pool, w.claimed)
 ORDER BY m.subnet_id, m.address
 """  # noqa: S608 - a constant of addresses.py
@@ -246,7 +246,7 @@ WHERE ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
     AND CASE
         -- What servers have of a flat network's pools, they claim themselves.
         WHEN s.cell IS NOT NULL
-        THEN a.in_pool AND a.port_id IN (SELECT p.id FROM network.port p WHERE {OF_UNKNOWN_GUEST})
+        THEN a.in_pool AND a.port_id IN (SELECT p.id FROM network.port p WHERE {HOLDING})
         -- Claimed addresses of a pool count apart only where the subnet may be no capacity any more.
         ELSE a.claimed <> a.in_pool OR (a.claimed AND s.service_types <> '{{}}')
     END

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from roost.agent.drivers.qemu.nics import NicPlan
 from roost.seams.agent import GuestOrder
 
@@ -43,6 +45,24 @@ class Machine:
     cpu_name: str
 
 
+class Plug(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A NIC that a QEMU has. slot: the PCI port that it is behind; behind none of its own from NICS_SPARE on.
+
+    dead: its host's end is gone, and the guest is to let it go.
+    """
+
+    tap: str
+    mac: str
+    mtu: int
+    slot: int
+    dead: bool = False
+
+    @property
+    def device(self) -> str:
+        """Return its id as a device."""
+        return f"dev-{self.tap}"
+
+
 class GuestFiles:
     """Where a guest's files are. run: the folder that QEMU may write in; all else but the disk is the agent's.
 
@@ -64,7 +84,7 @@ def guest_command(
     files: GuestFiles,
     kernel: Path,
     initrd: Path,
-    nics: Sequence[tuple[NicPlan, int]] = (),
+    nics: Sequence[tuple[Plug, int]] = (),
     account: Account | None = None,
     waits_for_memory: bool = False,
 ) -> list[str]:
@@ -89,8 +109,9 @@ def guest_command(
         arguments += ["-device", f"pcie-root-port,id=port{slot},chassis={slot + 1}"]
     if order.disk_gb:
         arguments += ["-blockdev", disk_option(files), "-device", "virtio-blk-pci,id=root,drive=disk"]
-    for number, (nic, fd) in enumerate(nics):
-        arguments += ["-netdev", f"tap,id={nic.tap},fd={fd}", "-device", nic_option(nic, slot=number)]
+    for plug, fd in nics:
+        properties = ",".join(f"{name}={value}" for name, value in nic_device(plug).items())
+        arguments += ["-netdev", f"tap,id={plug.tap},fd={fd}", "-device", properties.removeprefix("driver=")]
     return [*arguments, "-incoming", "defer"] if waits_for_memory else arguments
 
 
@@ -115,10 +136,20 @@ def disk_option(files: GuestFiles) -> str:
     return f"driver=qcow2,node-name=disk,discard=unmap{direct},file.driver=file,file.filename={_value(files.disk)}"
 
 
-def nic_option(nic: NicPlan, *, slot: int | None) -> str:
-    """Return the device of a NIC as -device takes it. slot: None behind no port of its own: there are so many."""
-    bus = f",bus=port{slot}" if slot is not None and slot < NICS_SPARE else ""
-    return f"virtio-net-pci,id=dev-{nic.tap},netdev={nic.tap},mac={nic.mac},host_mtu={nic.mtu},romfile={bus}"
+def plan_plugs(nics: Sequence[NicPlan], before: Sequence[Plug] = ()) -> tuple[Plug, ...]:
+    """Return what the NICs are plugged into: those that were there stay where they were, others take the first free."""
+    known = {(plug.tap, plug.mac): plug for plug in before if not plug.dead}
+    free = (slot for slot in range(len(nics) + len(before)) if slot not in {plug.slot for plug in before})
+    return tuple(
+        known.get((nic.tap, nic.mac)) or Plug(tap=nic.tap, mac=nic.mac, mtu=nic.mtu, slot=next(free)) for nic in nics
+    )
+
+
+def nic_device(plug: Plug) -> dict[str, str | int]:
+    """Return the device of a NIC with its properties, as device_add takes them."""
+    bus = {"bus": f"port{plug.slot}"} if plug.slot < NICS_SPARE else {}
+    identity: dict[str, str | int] = {"driver": "virtio-net-pci", "id": plug.device, "netdev": plug.tap}
+    return {**identity, "mac": plug.mac, "host_mtu": plug.mtu, "romfile": "", **bus}
 
 
 def _value(path: Path) -> str:

@@ -34,6 +34,7 @@ from roost.agent.drivers.qemu.moves import (
     send_disk,
 )
 from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
+from roost.agent.drivers.qemu.plugs import replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -104,8 +105,8 @@ class QemuDriver(AgentState):
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
-                await run_ip(plug_commands(guest.nics))  # their bridge may be a new one
-                await set_links(guest.nics, up=guest.nics_up)
+                await run_ip(plug_commands(guest.nics_plugged))  # their bridge may be a new one
+                await set_links(guest.nics_plugged, up=guest.nics_up)
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
@@ -225,6 +226,7 @@ class QemuDriver(AgentState):
             if suspended:
                 await guest.read_memory()
             await self._go_on(guest, desired)
+            self._spawn(self._settle_nics(guest))
         except BaseException:
             guest.nics_up = False
             await guest.kill()
@@ -240,7 +242,7 @@ class QemuDriver(AgentState):
         guest.nics_up = up
         await self._network.apply()
         if guest.is_alive:
-            await set_links(guest.nics, up=up)
+            await set_links(guest.nics_plugged, up=up)
 
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
@@ -248,6 +250,7 @@ class QemuDriver(AgentState):
         try:
             with failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
+                guest.keep(replace(guest.meta, order=order))
         finally:
             if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
                 self._on_change(guest, None)
@@ -256,7 +259,12 @@ class QemuDriver(AgentState):
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         sending = self._sendings.get(order.key)
+        nics_before = guest.nics
         guest.change_order(order, plan_nics(order, self._options.bridges))
+        if guest.nics != nics_before:
+            await self._network.apply()  # what it has no longer is dead from here on
+        if order.desired == guest.meta.state and order.desired not in NICS_UP:
+            return
         if order.desired in NICS_UP and order.meeting is not None:
             return await self._send(guest, order.meeting)
         if sending is not None and order.desired == "stopped":
@@ -280,9 +288,11 @@ class QemuDriver(AgentState):
             await end_receiving(guest)
             self._point.forget(order.key)
             await self._go_on(guest, order.desired)
+            self._spawn(self._settle_nics(guest))
         elif not guest.is_alive:
             await self._boot(guest, order.desired)
         else:
+            await replug(guest)
             if order.desired == "paused":
                 await guest.qmp.execute("stop")
             await self._go_on(guest, order.desired)
@@ -347,7 +357,7 @@ class QemuDriver(AgentState):
         if misfit is not None:
             meeting.answer(Said(refused=misfit))
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
-        guest.meta = replace(guest.meta, machine=offer.machine)
+        guest.meta = replace(guest.meta, machine=offer.machine, plugs=offer.plugs)
         image = await ensure_image(self._options.cache)
         has_disk = await self._disks.take_or_create(order)
         await guest.start(image, self._options.account, waits_for_memory=True)
@@ -399,8 +409,13 @@ class QemuDriver(AgentState):
     async def _forget_sending(self, key: GuestKey) -> None:
         if (sending := self._sendings.pop(key, None)) is not None:
             await sending.cancel()
+            self._spawn(self._settle_nics(sending.guest))
 
     # NICs.
+
+    async def _settle_nics(self, guest: Guest) -> None:
+        key = guest.meta.order.key
+        await settle_nics(guest, is_here=lambda: self._guests.get(key) is guest, is_sent=lambda: key in self._sendings)
 
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return when NICs go down."""

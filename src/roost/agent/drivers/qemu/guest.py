@@ -21,10 +21,18 @@ from roost.agent.drivers.programs import (
     start_daemon,
     wait_process,
 )
-from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
+from roost.agent.drivers.qemu.command import (
+    CONSOLE_BYTES,
+    Account,
+    GuestFiles,
+    Machine,
+    Plug,
+    guest_command,
+    plan_plugs,
+)
 from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, link_commands, open_tap, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, link_commands, open_taps, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point
@@ -47,7 +55,10 @@ CONSOLE_KEPT_S = 86400.0
 
 
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now."""
+    """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now.
+
+    plugs: the NICs that its QEMU has, or had last; perhaps others that it was about to get or to lose.
+    """
 
     order: GuestOrder
     state: Desired
@@ -57,6 +68,7 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaving: bool = False
     power_state: PowerState | None = None
     resume: bool = False
+    plugs: tuple[Plug, ...] = ()
 
 
 OnChange = Callable[["Guest", Event | None], None]
@@ -76,6 +88,7 @@ class Guest:
         self._on_change = on_change
         self.nics_up = False
         self.working = False
+        self.plugging = asyncio.Lock()
         self.ended = asyncio.Event()
         self.ended.set()
         self.reason = ""
@@ -127,6 +140,23 @@ class Guest:
         self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         write_whole(self.files.meta, msgspec.json.encode(meta))
 
+    @property
+    def nics_plugged(self) -> list[NicPlan]:
+        """Return the NICs of its order that its QEMU has."""
+        taps = {plug.tap for plug in self.meta.plugs}
+        return [nic for nic in self.nics if nic.tap in taps]
+
+    @property
+    def plugs_kept(self) -> tuple[Plug, ...]:
+        """Return what of its QEMU's NICs is of its order."""
+        own = {(nic.tap, nic.mac) for nic in self.nics}
+        return tuple(plug for plug in self.meta.plugs if (plug.tap, plug.mac) in own and not plug.dead)
+
+    @property
+    def is_plugged(self) -> bool:
+        """Return whether its QEMU has its order's NICs, and no others."""
+        return self.meta.plugs == self.plugs_kept and len(self.nics_plugged) == len(self.nics)
+
     def find_process(self) -> int | None:
         """Return its QEMU's process, if it lives."""
         return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
@@ -157,6 +187,7 @@ class Guest:
     async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
         """Start its QEMU, which stands before its first instruction, with its NICs down.
 
+        One that waits for memory has the NICs that the memory knows.
         Raises ProgramFailed and QmpError.
         """
         await self.kill()
@@ -166,28 +197,21 @@ class Guest:
             os.chown(run, account.uid, account.gid)
         if order.disk_gb and not self.files.disk.exists():
             raise ProgramFailed(f"the server's disk is gone from its host: {self.files.disk}")
-        taps: list[int] = []
-        try:
-            try:
-                for nic in self.nics:
-                    taps.append(open_tap(nic.tap))
-            except OSError as error:
-                raise ProgramFailed(f"a NIC cannot be made: {error.strerror}") from error
-            await run_ip([*link_commands(self.nics, up=False), *plug_commands(self.nics)])
+        plugs = self.meta.plugs if waits_for_memory else plan_plugs(self.nics, self.plugs_kept)
+        self.keep(replace(self.meta, plugs=plugs))
+        with open_taps(plug.tap for plug in plugs) as taps:
+            await run_ip([*link_commands(self.nics_plugged, up=False), *plug_commands(self.nics_plugged)])
             command = guest_command(
                 order,
                 machine=self.meta.machine,
                 files=self.files,
                 kernel=image.kernel,
                 initrd=image.initrd,
-                nics=list(zip(self.nics, taps, strict=True)),
+                nics=list(zip(plugs, taps, strict=True)),
                 account=account,
                 waits_for_memory=waits_for_memory,
             )
             await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.errors)
-        finally:
-            for fd in taps:
-                os.close(fd)
         await self.connect()
 
     async def go_on(self) -> None:
@@ -226,8 +250,18 @@ class Guest:
         for path in (self.files.pid, self.files.qmp):
             path.unlink(missing_ok=True)
 
+    async def list_devices(self) -> set[str]:
+        """Return the ids of its QEMU's devices. Raises QmpError, LaunchFailed."""
+        return {item["name"] for item in await self.qmp.execute("qom-list", path="/machine/peripheral")}
+
+    async def note_plugs(self) -> None:
+        """Write which NICs it has, before its memory moves: it may have let some go since. Raises as list_devices."""
+        devices = await self.list_devices()
+        self.keep(replace(self.meta, plugs=tuple(plug for plug in self.meta.plugs if plug.device in devices)))
+
     async def write_memory(self) -> None:
         """Write the memory of a guest that stands to its file; its QEMU goes then. Raises QmpError, LaunchFailed."""
+        await self.note_plugs()
         half = self.files.memory.with_suffix(".new")
         fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -281,8 +315,8 @@ class Guest:
             self.files.console.rename(folder / f"{self.meta.order.server_id}-{self.meta.order.attempt}.log")
 
     def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
-        """Note what it is ordered to be; its QEMU has that when it starts next."""
-        self.meta = replace(self.meta, order=order)
+        """Write what it is ordered to be; its NICs are those of the order before until it has these."""
+        self.keep(replace(self.meta, order=replace(order, nics_version=self.meta.order.nics_version)))
         self.nics = nics
 
 

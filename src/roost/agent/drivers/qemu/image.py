@@ -21,7 +21,7 @@ from pathlib import Path
 from roost.agent.drivers.programs import ProgramFailed, run_program
 
 CACHE = Path("/var/cache/roost")
-VERSION = "4"
+VERSION = "5"
 """Of what is packed: another one is packed anew."""
 MODULES = ("virtio_pci", "virtio_net", "virtio_blk", "button", "evdev")
 BUSYBOX = (Path("/bin/busybox"), Path("/usr/bin/busybox"))

@@ -16,9 +16,13 @@ ip link set lo up
 echo "roost: started"
 nc -ll -p 7 -e /bin/cat &
 nc -ll -p 23 -e /bin/sh &
-for nic in $(cd /sys/class/net && echo eth*); do
-    [ "$nic" = 'eth*' ] && break
-    ip link set $nic up
-    udhcpc -i $nic -s /dhcp -t 100 -T 1 -A 1 -O staticroutes -O mtu >/dev/null 2>&1 &
+while :; do # NICs come and go
+    for nic in /sys/class/net/eth*; do
+        known=/var/run/nic-$(cat $nic/ifindex 2>/dev/null)
+        [ -e $nic ] && [ ! -e $known ] || continue
+        : >$known
+        ip link set ${nic##*/} up
+        udhcpc -i ${nic##*/} -s /dhcp -t 100 -T 1 -A 1 -O staticroutes -O mtu >/dev/null 2>&1 &
+    done
+    sleep 1
 done
-while :; do sleep 3600; done

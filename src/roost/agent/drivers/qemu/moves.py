@@ -20,7 +20,7 @@ import structlog
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu.command import Account, Machine
+from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.seams.agent import GuestKey
@@ -54,11 +54,15 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What the source says of its guest. disk_bytes: of a guest that does not run, how many follow."""
+    """What the source says of its guest. disk_bytes: of a guest that does not run, how many follow.
+
+    plugs: the NICs that its memory knows.
+    """
 
     machine: Machine
     disk_gb: int
     disk_bytes: int = 0
+    plugs: tuple[Plug, ...] = ()
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -296,7 +300,7 @@ class Sending:
         self, guest: Guest, source: MemorySource, account: Account | None, tls: Contexts | None = None
     ) -> None:
         self.source = source
-        self._guest = guest
+        self.guest = guest
         self._account = account
         self._tls = tls
         self._mirrors = False
@@ -307,9 +311,10 @@ class Sending:
 
     async def begin(self) -> None:
         """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed, QmpError."""
-        guest, order = self._guest, self._guest.meta.order
+        guest, order = self.guest, self.guest.meta.order
+        await guest.note_plugs()
         reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
-        say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb))
+        say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb, plugs=guest.meta.plugs))
         answer: Said = await hear(reader, Said, within_s=READY_S)
         if not answer.ready:
             raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
@@ -334,12 +339,12 @@ class Sending:
     async def _hold(self, near: asyncio.Event) -> None:
         """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed, QmpError."""
         while True:
-            migration = await self._guest.qmp.execute("query-migrate")
+            migration = await self.guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
                 raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
             ram = migration.get("ram", {})
             if migration.get("status") == "active" and ram.get("transferred"):
-                await self._guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+                await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
             is_near = ram.get("transferred") and ram["remaining"] <= 2 * BOUND
             if is_near or migration.get("status") in ("pre-switchover", "completed"):
                 near.set()
@@ -353,16 +358,16 @@ class Sending:
 
     async def finish(self) -> None:
         """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed, QmpError."""
-        qmp = self._guest.qmp
+        qmp = self.guest.qmp
         if self._holding is not None:
             self._holding.cancel()
         await qmp.execute("stop")
         if self._mirrors:
-            await end_mirror(self._guest)
+            await end_mirror(self.guest)
         await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
-        if await self._guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
+        if await self.guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
             await qmp.execute("migrate-continue", state="pre-switchover")
-            await self._guest.wait_migration("completed", within_s=FINISH_S)
+            await self.guest.wait_migration("completed", within_s=FINISH_S)
         if self._relays:
             await asyncio.wait(self._relays, timeout=LINE_S)
 
@@ -370,7 +375,7 @@ class Sending:
         """Leave nothing of it; the guest is as it was."""
         if self._holding is not None:
             self._holding.cancel()
-        await self.end_leftovers(self._guest)
+        await self.end_leftovers(self.guest)
         await self.close()
 
     @classmethod
@@ -393,7 +398,7 @@ class Sending:
 
     async def _serve(self, channel: str) -> Path:
         """Return a socket whose one connection goes to the destination."""
-        path = self._guest.files.run / f"{channel}-out"
+        path = self.guest.files.run / f"{channel}-out"
         path.unlink(missing_ok=True)
 
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,12 +5,13 @@ not in the set `up` sends and receives nothing; with a promised end its element 
 down by itself.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
 from itertools import zip_longest
 
@@ -159,14 +160,30 @@ def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
 
 
 def open_tap(name: str) -> int:
-    """Return the open file of a new tap, which goes with the last program that has it open. Raises OSError."""
-    fd = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    """Return the open file of a new tap, which goes with the last program that has it open. Raises NicRefused."""
     try:
-        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
-    except OSError:
-        os.close(fd)
-        raise
+        fd = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
+        except OSError:
+            os.close(fd)
+            raise
+    except OSError as error:
+        raise NicRefused(f"a NIC cannot be made: {error.strerror}") from error
     return fd
+
+
+@contextlib.contextmanager
+def open_taps(names: Iterable[str]) -> Iterator[list[int]]:
+    """Give the open files of new taps, for whom to inherit them. Raises NicRefused."""
+    fds: list[int] = []
+    try:
+        for name in names:
+            fds.append(open_tap(name))
+        yield fds
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 # What nft is told.

@@ -65,18 +65,26 @@ class Qmp:
         return qmp
 
     async def execute(
-        self, command: str, *, fds: Sequence[int] = (), timeout_s: float = ANSWER_S, **arguments: Any
+        self,
+        command: str,
+        *,
+        fds: Sequence[int] = (),
+        timeout_s: float = ANSWER_S,
+        properties: Mapping[str, Any] | None = None,
+        **arguments: Any,
     ) -> Any:
         """Return what QEMU returns. fds: files that go with the command. Raises QmpError.
 
-        An underscore at an argument's end is dropped, and those within are dashes.
+        An underscore at an argument's end is dropped, and those within are dashes. properties: arguments whose names
+        are as they are.
         """
         if not self.is_open:
             raise QmpError("the connection to QEMU is closed", gone=True)
         number = next(self._ids)
         body: dict[str, Any] = {"execute": command, "id": number}
-        if arguments:
-            body["arguments"] = {name.rstrip("_").replace("_", "-"): value for name, value in arguments.items()}
+        if arguments or properties:
+            named = {name.rstrip("_").replace("_", "-"): value for name, value in arguments.items()}
+            body["arguments"] = {**named, **(properties or {})}
         answered = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,0 +1,66 @@
+"""NICs that servers have lost and their guests may still have: until they are without them nobody gets the addresses.
+
+A hidden port lists what the guest has, as for an unknown guest, and inherits what a port gives up. Compute says when a
+guest is without it.
+"""
+
+from collections.abc import Sequence
+
+from roost.network.errors import PortChanged, PortInUse
+from roost.network.model.ports import Address, Port
+from roost.network.rules.leaving import find_plugged, list_leaving
+from roost.network.service import Networks, addresses
+from roost.network.service.macs import new_mac
+from roost.network.service.unknown_guests import MAC_ROUNDS_MAX, publish_now
+from roost.network.store import addresses as address_rows
+from roost.network.store import leaving as store
+from roost.network.store import ports as port_rows
+from roost.platform.database import Connection
+
+PORTS_MAX = 500
+"""Hidden ports that are deleted in one transaction."""
+
+
+async def leave(
+    networks: Networks, tx: Connection, port: Port, changed: Port | None, dropped: Sequence[Address] = ()
+) -> None:
+    """Keep what the guest of a locked port may still have after its change. Call it before addresses are taken back.
+
+    changed: the port afterwards, None if it is deleted. dropped: addresses that it loses. Locks all their subnets.
+    """
+    gone = list_leaving(port, changed, dropped)  # R50
+    locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone}) if gone else {}
+    listed = [item for item in gone if item.subnet_id in locked]
+    if not listed:
+        return
+    hidden_id = networks.env.new_uuid()
+    for _ in range(MAC_ROUNDS_MAX):
+        if await store.insert_left(tx, hidden_id, port, listed, mac_address=new_mac(networks.env.random)):
+            return
+    raise PortChanged("No free MAC address was found: repeat the request.")
+
+
+async def refuse_plugged(tx: Connection, port: Port, server_id: str) -> None:
+    """Raise PortInUse while the guest of another server may still have an address of a locked port."""
+    if (reason := find_plugged(await store.list_plugged(tx, [port.id]), {port.id: server_id}).get(port.id)) is not None:
+        raise PortInUse(reason)
+
+
+async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
+    """See NicClient.give_up_ports. server_ids: None for all."""
+    async with networks.database.connection() as connection:
+        nics_left = await store.list_left(connection, server_ids)
+    if not nics_left:
+        return 0
+    states = await networks.compute.get_server_states(sorted({nic.server_id for nic in nics_left}))
+    plugged = {(server_id, host) for server_id, state in states.items() for host in state.hosts_plugged}
+    going = sorted(nic.port_id for nic in nics_left if (nic.server_id, nic.host) not in plugged)
+    for start in range(0, len(going), PORTS_MAX):
+        async with networks.database.transaction() as tx:
+            locked = await port_rows.lock_ports(tx, going[start : start + PORTS_MAX])
+            given_up = [item for port in locked.values() for item in port.addresses]
+            await port_rows.delete(tx, list(locked))
+            await store.delete_listed(tx, locked)
+            await addresses.take_back(tx, given_up)
+        await publish_now(networks, sorted({item.provider_uuid for item in given_up}))
+    return len(going)

@@ -1,0 +1,99 @@
+"""NICs of a QEMU that says what a script says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import make_order
+from tests.agent.qemu.test_qmp import monitor
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.qemu import plugs as plugging
+from roost.agent.drivers.qemu.command import GuestFiles, Machine, Plug, plan_plugs
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.nics import plan_nics
+from roost.agent.drivers.qemu.plugs import replug, settle_nics
+
+MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
+OLD = Plug(tap="rtold", mac="52:54:00:00:00:09", mtu=1500, slot=1)
+
+
+class Qemu:
+    """Devices; one that is asked to let a NIC go does so, unless it is deaf."""
+
+    def __init__(self, *devices: str, is_deaf: bool = False) -> None:
+        self.devices = set(devices)
+        self.is_deaf = is_deaf
+
+    def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return what it says."""
+        command, arguments, told = said["execute"], said.get("arguments", {}), {}
+        if command == "qom-list":
+            told["return"] = [{"name": name, "type": "child<virtio-net-pci>"} for name in sorted(self.devices)]
+        elif command == "device_del" and arguments["id"] in self.devices:
+            self.devices -= set() if self.is_deaf else {arguments["id"]}
+            told["return"] = {}
+        else:
+            told["error"] = {"desc": f"{command} is not to be"}
+        return [{"id": said["id"], **told}]
+
+
+async def make_guest(tmp_path: Path, *more: Plug) -> Guest:
+    """A guest whose QEMU has its order's NIC in the first slot, and more."""
+    order, files = make_order(), GuestFiles(tmp_path / "guest")
+    nics = plan_nics(order, {"rack1": "br0"})
+    meta = GuestMeta(order=order, state="running", machine=MACHINE, plugs=(*plan_plugs(nics), *more))
+    guest = Guest(meta, files, nics, lambda _guest, _event: None)
+    guest.keep(meta)
+    files.run.mkdir()
+    return guest
+
+
+async def test_a_nic_that_is_no_orders_is_dead_before_the_guest_is_asked_to_let_it_go(tmp_path: Path) -> None:
+    guest = await make_guest(tmp_path, OLD)
+    qemu = Qemu(*(plug.device for plug in guest.meta.plugs))
+    async with monitor(guest.files.qmp, qemu.answer) as heard:
+        await guest.connect()
+        assert not guest.is_plugged
+        await replug(guest)
+        assert guest.is_plugged
+        said = [item["execute"] for item in heard if item["execute"] != "qom-list"]
+        assert said == ["qmp_capabilities", "netdev_del", "device_del"]
+        await guest.disconnect()
+
+
+async def test_a_guest_that_lets_nothing_go_has_a_dead_nic_and_cannot_have_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugging, "UNPLUG_S", 0.0)
+    guest = await make_guest(tmp_path, OLD)
+    (own, _) = guest.meta.plugs
+    qemu = Qemu(own.device, OLD.device, is_deaf=True)
+    async with monitor(guest.files.qmp, qemu.answer):
+        await guest.connect()
+        await replug(guest)
+        assert [(plug.tap, plug.dead) for plug in guest.meta.plugs] == [(own.tap, False), (OLD.tap, True)]
+        guest.nics = ()
+        await replug(guest)
+        guest.nics = plan_nics(guest.meta.order, {"rack1": "br0"})
+        with pytest.raises(LaunchFailed, match=f"has not let go of the NIC {own.mac} since it lost it"):
+            await replug(guest)
+        qemu.devices.clear()  # at last
+        await guest.note_plugs()
+        assert guest.meta.plugs == ()
+        await guest.disconnect()
+
+
+async def test_nics_are_settled_once_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    guest = await make_guest(tmp_path, OLD)
+    answers = iter([True, True, False])
+    async with monitor(guest.files.qmp, Qemu(*(plug.device for plug in guest.meta.plugs)).answer):
+        await guest.connect()
+        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: next(answers)), 5)
+        assert guest.is_plugged
+        guest.nics = ()
+        await settle_nics(guest, is_here=lambda: False, is_sent=lambda: False)
+        assert not guest.is_plugged
+        await guest.disconnect()
