@@ -318,7 +318,7 @@ async def test_a_database_of_another_version_is_refused_and_a_ledger_alone_is_au
         255, "", "roost-manage: the schemas network of the database are not of this version of Roost: `roost serve` "
         "brings them up to date\n",
     )  # fmt: skip
-    await books.execute("DROP SCHEMA network CASCADE", "DROP SCHEMA compute CASCADE")
+    await books.execute("DROP SCHEMA network, compute, seeing CASCADE")
     assert (await books.audit())[0] == 0
     await books.execute(*DRIFTS["use is not the sum of the allocations"][1])
     assert (await books.audit(repair=True))[0] == 4

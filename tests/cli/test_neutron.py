@@ -102,7 +102,7 @@ async def test_an_audit_asks_neutron_and_says_when_it_cannot(
     ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True))
     await sync_standard_names(ledger)
     async with database.connection() as connection:
-        await connection.execute("DROP SCHEMA network, compute CASCADE")  # as of `roost serve placement`
+        await connection.execute("DROP SCHEMA network, compute, seeing CASCADE")  # as of `roost serve placement`
     segment = a_segment(5, 1)
     await publish(ledger, segment)
     neutron = FakeNeutron()

@@ -81,6 +81,7 @@ CASES: list[tuple[DrainKind, dict[str, Any], Step, MoveKind | None, str]] = [
     (DrainKind.DRAIN, {"failures": 3, "failure": "no room", "failed_s": 60.0}, Step.STAY, None, "3 moves of it failed"),
     # A drain waits for a host that is down, also with a move that it began; a recovery does not.
     (DrainKind.DRAIN, {"host_down": True}, Step.WAIT, MoveKind.LIVE, "roost recover"),
+    (DrainKind.DRAIN, {"host_down": True, "refusals": MAY_NOT}, Step.WAIT, MoveKind.LIVE, "roost recover"),
     (DrainKind.DRAIN, OWN_MOVE | {"host_down": True, "stage": Stage.CONFIRM}, Step.WAIT, None, "waits for host h1"),
     (DrainKind.RECOVER, OWN_MOVE | {"host_down": True, "stage": Stage.BIND}, Step.MOVING, None, ""),
 ]

@@ -71,13 +71,13 @@ def decide(kind: DrainKind, departure: Departure) -> Decision:
     if departure.failures >= TRIES_MAX:
         return decided(Step.STAY, f"{departure.failures} moves of it failed, the last one as: {departure.failure}")
     move_kind = choose_move(kind, server.vm_state)
+    if host_is_lost:  # so may be what its server is said to be
+        return decided(Step.WAIT, _lost_sentence(departure), move_kind)
     refusal = departure.refusals[move_kind]
     if refusal is not None and server.task_state is None:
         return decided(Step.STAY, refusal)
     if refusal is not None:
         return decided(Step.WAIT, refusal)
-    if host_is_lost:
-        return decided(Step.WAIT, _lost_sentence(departure), move_kind)
     if departure.failed_s is not None and departure.failed_s < RETRY_PAUSE_S:
         return decided(Step.WAIT, f"it is tried again, as a move failed: {departure.failure}", move_kind)
     return decided(Step.BEGIN, move_kind=move_kind)
