@@ -335,7 +335,7 @@ async def test_the_end_of_all_guests_of_a_host_is_one_event(compute: Compute, en
         assert len(await report(compute, reports, agent=AGENT)) == ending
     warnings = [line for line in logs if line["log_level"] == "warning"]
     assert len(warnings) == lines
-    assert (warnings[0].get("guests") == 3) is (ending == 3)
+    assert (warnings[0].get("servers") == 3) is (ending == 3)
     for number, server in enumerate(servers):
         assert (await shown(compute, server))[0] == ("SHUTOFF" if number < ending else "ACTIVE")
 

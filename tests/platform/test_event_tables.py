@@ -85,11 +85,12 @@ def test_what_was_repaired_is_told_by_its_kind() -> None:
     assert [subject.server_id for subject in event.subjects] == ["k1", "k2"]
 
 
+FILLED_AT_ONCE = 50_000
 FILL = """
 INSERT INTO placement.event (at, kind, action, requirement, network, segment, reason, funnel, subjects, count)
-SELECT now() - interval '31 days' * (number <= $2)::int, 'refusal', 'boot', 'cpu', '', '', repeat('no room ', 20),
+SELECT now() - interval '31 days' * (number <= $3)::int, 'refusal', 'boot', 'cpu', '', '', repeat('no room ', 20),
     '[["considered", 2]]', jsonb_build_array(jsonb_build_object('server_id', gen_random_uuid())), 1
-FROM generate_series(1, $1::integer) AS number
+FROM generate_series($1::integer, $2::integer) AS number
 """
 
 
@@ -109,7 +110,8 @@ async def test_what_is_old_or_too_many_is_purged_in_batches(
     database: Database, rows: int, old: int, keep_rows: int, left: int
 ) -> None:
     async with database.connection() as connection:
-        await connection.execute(FILL, rows, old, timeout=600)
+        for first in range(1, rows + 1, FILLED_AT_ONCE):
+            await connection.execute(FILL, first, min(rows, first + FILLED_AT_ONCE - 1), old)
     assert await TABLE.purge(database, keep_days=30, keep_rows=keep_rows) == rows - left
     async with database.connection() as connection:
         numbers = await connection.fetchrow("SELECT count(*) AS left, max(id) AS last FROM placement.event")

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import operator
+import signal
 import urllib.request
 from typing import Any
 
-from tests.cluster import Cluster, boot, cluster, network_ids, until
+from tests.cluster import Cluster, Process, boot, cluster, network_ids, until
 from tests.faults.moving import act, force_down, servers_by_id
 
 from roost.cli.asking.cloud_client import CloudClient
@@ -79,11 +81,21 @@ async def wander(client: CloudClient) -> str:
     return server_id
 
 
+def followed(follower: Process, count: int) -> list[Any]:
+    """The first events that a program was told which follows them, however late it began; then it is ended."""
+    assert follower.stdout is not None
+    lines = [follower.stdout.readline() for _ in range(count)]
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(30) == 130
+    return [json.loads(line) for line in lines]
+
+
 async def test_what_happened_is_told_when_the_servers_are_gone() -> None:
     with cluster() as made:
         made.serve("all", environment={"ROOST_CONDUCTOR_MAX_ATTEMPTS": "3"})
         made.load(CLOUD)
         made.agent("--fake-fail=1")
+        follower = made.spawn("events", "--api", made.url, "--follow", "--json")
         async with CloudClient.connect(made.url) as client:
             server_id, lost_id = await wander(client), await refuse(made, client)
             for each in (server_id, lost_id):
@@ -114,3 +126,6 @@ async def test_what_happened_is_told_when_the_servers_are_gone() -> None:
         assert refusal["request_id"] in text
         assert made.said(f'"global_request_id":"{GLOBAL.format(1)}"')
         assert made.said("a guest could not be launched")
+        everything = await events(made)
+        by_id = operator.itemgetter("id")
+        assert sorted(followed(follower, len(everything)), key=by_id) == sorted(everything, key=by_id)

@@ -21,6 +21,7 @@ from roost.platform.events import (
     MOVE,
     REPAIR,
     SENTENCES,
+    WHOLE_HOST,
     Event,
     EventFilter,
     KeptEvent,
@@ -38,9 +39,12 @@ log = structlog.get_logger()
 
 
 def log_events(events: Sequence[Event]) -> None:
-    """Log a line for each server of each event; call it after the commit."""
+    """Log a line for each server of each event, or one for a whole host; call it after the commit."""
     for event in events:
         write = log.info if event.kind in (MOVE, REPAIR) else log.warning
+        if event.action == WHOLE_HOST:
+            write(SENTENCES[event.kind], servers=len(event.subjects), **_line(event, Subject()))
+            continue
         for subject in event.subjects or (Subject(),):
             write(SENTENCES[event.kind], **_line(event, subject))
 

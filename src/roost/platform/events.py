@@ -11,6 +11,8 @@ from roost.platform.drift import Drift
 
 REFUSAL, FAILURE, RETRY, MOVE = "refusal", "failure", "retry", "move"
 DRAIN, FENCE, REPAIR, LOSS, HOST = "drain", "fence", "repair", "loss", "host"
+WHOLE_HOST = "host"
+"""The action of what happens to all guests of a host at once."""
 SENTENCES = {
     REFUSAL: "what was asked for is refused",
     FAILURE: "a server could not be launched",

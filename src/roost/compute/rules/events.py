@@ -1,6 +1,8 @@
 """Which events there are: of a change of stage, and of hosts whose states change. Boots that go well have none."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from roost.compute.model.cloud import HostStateChange
 from roost.compute.model.events import Occurrence
@@ -15,6 +17,7 @@ from roost.platform.events import (
     REFUSAL,
     REPAIR,
     RETRY,
+    WHOLE_HOST,
     Event,
     Subject,
     join_alike,
@@ -99,13 +102,22 @@ def of_fenced(keys: Iterable[GuestKey]) -> list[Occurrence]:
     return [_of_guest(FENCE, key, f"host {key[1]} destroys it before it makes any other guest") for key in sorted(keys)]
 
 
-def of_own_states(ended: Mapping[GuestKey, str | None], undone: Mapping[GuestKey, str]) -> list[Occurrence]:
+def of_own_states(
+    ended: Mapping[GuestKey, str | None], undone: Mapping[GuestKey, str], *, whole_hosts: Collection[str]
+) -> list[Occurrence]:
     """Return which guests stopped by themselves, and which are asked for their states again.
 
-    ended: with what their hosts say they do now. undone: with the states that they are to be in.
+    ended: with what their hosts say they do now. undone: with the states that they are to be in. whole_hosts: those of
+    which all guests stopped at once.
     """
+    at_once = "all guests of a host stopped at once"
     return [
-        *(_of_guest(LOSS, key, f"it stopped by itself: {state or 'shutdown'}") for key, state in ended.items()),
+        *(
+            replace(_of_guest(LOSS, key, at_once), action=WHOLE_HOST)
+            if key[1] in whole_hosts
+            else _of_guest(LOSS, key, f"it stopped by itself: {state or 'shutdown'}")
+            for key, state in ended.items()
+        ),
         *(_of_guest(REPAIR, key, f"it is not {state}, and is asked for that again") for key, state in undone.items()),
     ]
 
@@ -127,7 +139,7 @@ def of_waiting(hosts: Iterable[str]) -> list[Occurrence]:
 def of_promises_kept(hosts: Iterable[str]) -> list[Occurrence]:
     """Return that the agents of silent hosts have the NICs of all their guests down by now, as they promised."""
     reason = "it is silent, and its agent promised that the NICs of its guests are down by now"
-    return [Occurrence(kind=FENCE, action="host", host=host, reason=reason) for host in hosts]
+    return [Occurrence(kind=FENCE, action=WHOLE_HOST, host=host, reason=reason) for host in hosts]
 
 
 def of_silent_cells(cells_by_host: Mapping[str, str]) -> list[Occurrence]:
@@ -198,7 +210,7 @@ def _event(occurrence: Occurrence, subjects_by_id: Mapping[str, tuple[str | None
         kind=occurrence.kind,
         action=occurrence.action,
         requirement=cause.requirement,
-        project_id=project_id,
+        project_id=None if occurrence.action == WHOLE_HOST else project_id,
         host=occurrence.host,
         source_host=occurrence.source_host,
         network_id=cause.network_id,

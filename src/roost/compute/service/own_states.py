@@ -7,8 +7,6 @@ is asked for that again, as if its user had asked.
 from collections import Counter
 from collections.abc import Sequence
 
-import structlog
-
 from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import own_states as rules
@@ -24,8 +22,6 @@ from roost.compute.store import guests as guest_rows
 from roost.compute.store import own_states as store
 from roost.platform.database import Connection
 from roost.seams.agent import AgentIdentity, ListedGuest, ReportAnswer
-
-log = structlog.get_logger()
 
 
 async def take_own_states(
@@ -57,12 +53,11 @@ async def take_own_states(
             of_own_states(
                 {key: guest.power_state for key, guest in outcome.ended.items()},
                 {key: outcome.desired_by_key[key] for key in outcome.undone},
+                whole_hosts=whole_hosts,
             ),
         )
     if outcome.undone or outcome.repeated:
         compute.wake(GUEST_CHANNEL)
-    for host in whole_hosts:
-        log.warning("all guests of a host stopped at once", host=host, guests=ended_by_host[host])
     recorded.tell()
     return outcome.answers
 
