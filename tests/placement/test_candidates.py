@@ -19,6 +19,7 @@ from roost.placement.search.candidates import (
     amounts_of,
     find,
     gather,
+    options_by_root,
     rows_by_suffix,
     summarize,
     to_candidates,
@@ -420,3 +421,14 @@ def test_a_usage_changes_what_is_free_and_one_of_a_stranger_nothing() -> None:
 def test_the_index_grows_with_its_providers(count: int) -> None:
     index = index_of(*(host(number, "a") for number in range(count)), segment(999, "a", addresses=1))
     assert len(ask(index, SERVER, nic("_0", "a")).candidates) == count
+
+
+def test_the_rows_that_may_fill_a_part_are_counted_by_host() -> None:
+    """A host with a disk of its own and a shared one has two, another has its own."""
+    shared = provider(9, totals={DISK_GB: 100}, traits=frozenset({SHARING}), placement_aggregates=frozenset({"disk"}))
+    index = index_of(host(1, "disk"), host(2), shared)
+    (slot,) = make_plan(index, CandidateQuery(groups=(RequestGroup(suffix="", resources={DISK_GB: 1}),))).slots
+    count, pick = options_by_root(index, slot)
+    first, second = (index.row_by_id[number] for number in (1, 2))
+    assert (count[first], count[second]) == (2, 1)
+    assert pick[second] == second

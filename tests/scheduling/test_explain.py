@@ -8,9 +8,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roost.placement.model import ProviderRow
+from roost.placement.search.funnel import explain as find_funnel
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.matching import find_in
-from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
+from roost.scheduling.explain import (
+    ALL_OPEN,
+    SEGMENTS_MAX,
+    ClosedHosts,
+    Explanation,
+    addresses_asked,
+    explain,
+    joined,
+    show_amount,
+    show_funnel,
+)
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request
 from roost.seams.compute import RequestSpec
@@ -484,3 +495,27 @@ def test_where_nothing_runs_out_reaching_the_network_is_enough() -> None:
 )
 def test_closed_hosts_say_why(closed: ClosedHosts, words: str) -> None:
     assert closed.words == words
+
+
+@pytest.mark.parametrize(
+    ("resource_class", "amount", "words"),
+    [(VCPU, 1, "1 VCPU"), (VCPU, 2, "2 VCPUs"), (MEMORY_MB, 1, "1 MB memory"), ("CUSTOM_GPU", 2, "2 CUSTOM_GPU")],
+)
+def test_amounts_are_told_in_words(resource_class: str, amount: int, words: str) -> None:
+    assert show_amount(resource_class, amount) == words
+
+
+@pytest.mark.parametrize(("names", "words"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])
+def test_names_are_joined_as_people_do(names: list[str], words: str) -> None:
+    assert joined(names) == words
+
+
+def test_a_funnel_is_shown_also_where_hosts_are_left() -> None:
+    cloud = racks(0, 13, 5)
+    index = Index()
+    index.apply(Delta(providers=cloud.providers))
+    (request,) = map(apply_filters, alternatives(build_request(SPEC, [port()], {PUBLIC.id: PUBLIC})))
+    funnel = find_funnel(index, build_query(request, limit=1))
+    shown = show_funnel(request, funnel)
+    assert shown[:3] == (("considered", 12), ("enabled", 12), ("reach network public", 12))
+    assert shown[-1] == ("with all of it together", 4)

@@ -3,14 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from roost.scheduling.filters import apply_filters
+from roost.scheduling.filters import apply_filters, narrow
 from roost.scheduling.request import (
+    CANDIDATES_MAX,
+    CANDIDATES_MIN,
+    CANDIDATES_PER_SERVER,
     KINDS_MAX,
     Narrowing,
     NicRequest,
     Request,
     address_group,
     alternatives,
+    build_queries,
     build_query,
     build_request,
     kinds_of,
@@ -19,6 +23,7 @@ from roost.scheduling.request import (
     stays,
     suffix_of,
 )
+from roost.scheduling.settings import SchedulingSettings
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import DISABLED, Requirement
@@ -295,3 +300,24 @@ def test_all_that_is_left_out_by_aggregates_is_one_row_of_the_funnel() -> None:
     both = Narrowing(words="outside of x and outside of y", requirement=Requirement.NOT_MEMBER_OF)
     assert request.narrowings == (zoned, both)
     assert request.forbidden_aggregates == {"X", "Y"}
+
+
+@pytest.mark.parametrize(("ip_aware", "groups"), [(True, ["", "_nic0"]), (False, [""])])
+def test_every_alternative_is_narrowed_and_there_is_one_where_addresses_are_not_looked_at(
+    ip_aware: bool, groups: list[str]
+) -> None:
+    (request,) = narrow(build_request(SPEC, [a_port()], NETWORKS), SchedulingSettings(ip_aware=ip_aware))
+    assert [group.suffix for group in build_query(request, limit=1).groups] == groups
+    kinds = [replace(ROUTED.segments[0], classes=("IPV4_ADDRESS", "CUSTOM_IPV6_ADDRESS")), ROUTED.segments[1]]
+    mixed = {"net": replace(ROUTED, segments=tuple(kinds))}
+    requests = narrow(build_request(SPEC, [a_port()], mixed), SchedulingSettings(ip_aware=ip_aware))
+    assert len(requests) == (2 if ip_aware else 1)
+
+
+@pytest.mark.parametrize(
+    ("servers", "limit"),
+    [(1, CANDIDATES_MIN), (100, 100 * CANDIDATES_PER_SERVER), (10**6, CANDIDATES_MAX)],
+)
+def test_more_servers_are_offered_more_candidates_within_bounds(servers: int, limit: int) -> None:
+    requests = narrow(build_request(SPEC, [a_port()], NETWORKS, excluded_hosts=["h1"]))
+    assert [query.limit for query in build_queries(requests, servers=servers)] == [limit + 1]

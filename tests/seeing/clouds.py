@@ -214,9 +214,10 @@ def _draw_network(
 
 def _draw_hosts(cloud: Cloud, random: Random, hosts: Sequence[tuple[str, int]], reach: dict[str, list[str]]) -> None:
     """Draw the hosts, some closed, in aggregates of operators, with other ratios, with devices below them."""
-    cloud.add("shared-disk", inventories={DISK_GB: Inventory(random.randrange(1, 40))}, used={DISK_GB: 0},
-              traits=frozenset({SHARING}), placement_aggregates=frozenset({"a-disk"}))  # fmt: skip
-    shares = random.random() < 0.2
+    disk, shares = random.randrange(1, 60), random.random() < 0.2
+    segments = [aggregate for aggregates in reach.values() for aggregate in aggregates] if shares else []
+    cloud.add("shared-disk", inventories={DISK_GB: Inventory(disk)}, used={DISK_GB: 0}, traits=frozenset({SHARING}),
+              placement_aggregates=frozenset({"a-disk", "zone0", "zone1", *segments}))  # fmt: skip
     for name, rack in hosts:
         groups = {f"zone{rack % 2}"} | ({"a-disk"} if shares else set())
         amounts = {VCPU: random.randrange(1, 17), MEMORY_MB: 512 * random.randrange(1, 16)}

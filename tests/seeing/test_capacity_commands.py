@@ -66,7 +66,7 @@ async def test_capacity_says_how_many_and_what_is_stranded_and_ends_with_1_where
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == "9 more fit, in whatever order they come."
-    assert "addresses binds: 3 more would fit without that limit." in lines
+    assert "addresses bind: 3 more would fit without that limit." in lines
     assert [line.split() for line in lines if line.startswith("net")][1:] == [
         ["net", "rack1", "2", "8", "5", "5", "3", "0"],
         ["net", "rack2", "1", "4", "61", "4", "0", "57"],

@@ -104,7 +104,8 @@ def print_capacity(console: Console, answer: Answer) -> None:
             _print_text(console, f"Their order matters: {choice}.")
     for binding in servers["bindings"]:
         more = "any number" if binding["more"] is None else f"{binding['more']:,}"
-        _print_text(console, f"{binding['limit']} binds: {more} more would fit without that limit.")
+        verb = "bind" if binding["limit"].endswith("s") else "binds"
+        _print_text(console, f"{binding['limit']} {verb}: {more} more would fit without that limit.")
     if servers["segments"]:
         columns = ("hosts", "room on hosts", "addresses for", "fit", "stranded on hosts", "stranded addresses")
         names = ("hosts", "on_hosts", "by_addresses", "fits", "stranded_on_hosts", "stranded_addresses")
