@@ -15,7 +15,7 @@ UP: dict[str, tuple[str, ...]] = {"rt1": ("h1",)}
 
 def seen_of(answers: Mapping[str, set[str]], up: Mapping[str, tuple[str, ...]]) -> WorldSeen:
     macs_by_address = {address: frozenset(macs) for address, macs in {**ANSWERS, **answers}.items()}
-    return WorldSeen(asked=3, macs_by_address=macs_by_address, hosts_by_tap=up)
+    return WorldSeen(addresses=3, macs_by_address=macs_by_address, hosts_by_tap=up)
 
 
 @pytest.mark.parametrize(

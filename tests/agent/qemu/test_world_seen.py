@@ -41,7 +41,7 @@ async def test_whoever_answers_is_seen_and_where_its_nic_is_up(site: Site, plugg
     nics = [NicKnown(server="web", tap="rt1", mac=MACS[0], addresses=("10.1.0.2",), host="a")]
     namespaces = {host.name: host.namespace for host in hosts}
     seen = await look_at_world(site.router, ["10.1.0.0/24"], namespaces, nics)
-    assert seen.asked == 253, "all but the router's own"
+    assert seen.addresses == 253, "all but the router's own"
     assert seen.hosts_by_tap == {"rt1": ("a",), "rt2": ("b",)}
     assert {address for address, macs in seen.macs_by_address.items() if macs} == {"10.1.0.2"}
     assert list_world_problems(nics, seen) == [

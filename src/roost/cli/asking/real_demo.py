@@ -178,7 +178,7 @@ class _RealScene:
         seen = await look_at_world(self._fabric, await read_cidrs(self._client), hosts, nics)
         problems = list_world_problems(nics, seen)
         answered = sum(bool(macs) for macs in seen.macs_by_address.values())
-        return NicsSeen(asked=seen.asked, answered=answered, problems=tuple(problems))
+        return NicsSeen(addresses=seen.addresses, answered=answered, problems=tuple(problems))
 
     def _expect(self, holds: bool, promise: str) -> None:
         if not holds:

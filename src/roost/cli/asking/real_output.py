@@ -73,7 +73,7 @@ class RealNarrator(Narrator):
     def nics_seen(self, nics: NicsSeen) -> None:
         """Print what the guests' NICs showed."""
         self._title("The guests' NICs are as the APIs say")
-        self._line(f"{nics.answered} of {many(nics.asked, 'address')} answer when the router asks for all of them.")
+        self._line(f"{nics.answered} of {many(nics.addresses, 'address')} answer when the router asks for all of them.")
         for problem in nics.problems:
             self._line(problem)
 

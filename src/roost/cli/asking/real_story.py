@@ -64,12 +64,12 @@ class Evacuated(Struct, frozen=True, kw_only=True):
 
 
 class NicsSeen(Struct, frozen=True, kw_only=True):
-    """What the guests' NICs showed at the end. asked: addresses. answered: those at which somebody answered.
+    """What the guests' NICs showed at the end. addresses: asked for. answered: at which somebody did.
 
     problems: a sentence for each thing that is not as the APIs say.
     """
 
-    asked: int
+    addresses: int
     answered: int
     problems: tuple[str, ...]
 

@@ -41,9 +41,9 @@ class NicKnown(Struct, frozen=True, kw_only=True):
 
 
 class WorldSeen(Struct, frozen=True, kw_only=True):
-    """What is seen. asked: how many addresses. macs_by_address: who answered. hosts_by_tap: where a NIC is up."""
+    """What is seen. addresses: asked for. macs_by_address: who answered. hosts_by_tap: where NICs are up."""
 
-    asked: int
+    addresses: int
     macs_by_address: Mapping[str, frozenset[str]]
     hosts_by_tap: Mapping[str, tuple[str, ...]]
 
@@ -123,14 +123,14 @@ async def look_at_world(
     for name, namespace in sorted(hosts.items()):
         for tap in await _list_nics_up(namespace):
             hosts_by_tap[tap].append(name)
-    asked = [(item, where) for item in map(IPv4Network, cidrs) for where in await _find_interfaces(router, item)]
-    sweeps = [_Sweep(network, *interface, awaited) for network, interface in asked]
+    places = [(item, where) for item in map(IPv4Network, cidrs) for where in await _find_interfaces(router, item)]
+    sweeps = [_Sweep(network, *interface, awaited) for network, interface in places]
     works = [asyncio.to_thread(run_in, router, sweep.run) for sweep in sweeps]
     answers: dict[str, frozenset[str]] = {}
     for answered in await asyncio.gather(*works):
         answers |= answered
     return WorldSeen(
-        asked=len(answers),
+        addresses=len(answers),
         macs_by_address=answers,
         hosts_by_tap={tap: tuple(names) for tap, names in hosts_by_tap.items()},
     )
