@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from benchmarks.capacity import measure_capacity
 from benchmarks.costs import PRELOADED, Meter, Stretch, prepare
 from benchmarks.disk import temporary_directory
 from benchmarks.machine import Measured, get_server
@@ -19,11 +20,11 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather
 from roost.placement.search.index import Index
+from roost.placement.search.matching import find_in, match
 from roost.placement.search.narrowing import make_plan
 from roost.placement.search.query import decode_pairs, parse_candidates, read_candidates
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.reads import find_in, match
 from roost.placement.service.refresh import IndexRefresher
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
@@ -188,6 +189,18 @@ def _answer(index: Index, query_string: str, row: Row, count: int) -> float:
     return seconds * 1000 / row.amount
 
 
+async def capacity(world: World) -> float:
+    """Milliseconds to say how many servers fit on all segments, and in each of three zones."""
+    index = await world.ledger.index.fresh()
+    return measure_capacity(index, world.segments, addresses=world.row.batch, crossing=False)
+
+
+async def capacity_crossing(world: World) -> float:
+    """The same with a second NIC, on segments that cross the first ones."""
+    index = await world.ledger.index.fresh()
+    return measure_capacity(index, world.segments, addresses=world.row.batch, crossing=True)
+
+
 async def refresh_idle(world: World) -> float:
     """Milliseconds of a refresh when nothing has changed."""
     await world.ledger.index.fresh()
@@ -220,6 +233,8 @@ MEASUREMENTS: dict[Kind, Callable[[World], Awaitable[float]]] = {
     Kind.CANDIDATES: candidates,
     Kind.ANSWER: answer,
     Kind.IMPLIED: implied,
+    Kind.CAPACITY: capacity,
+    Kind.CAPACITY_CROSSING: capacity_crossing,
     Kind.DEVICES: devices,
     Kind.REFRESH_IDLE: refresh_idle,
     Kind.REFRESH_CLAIM: refresh_claim,

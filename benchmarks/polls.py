@@ -44,6 +44,7 @@ async def _measure(row: Row, roost: Roost) -> Measured:
     async with client_of(roost.url, CLIENTS) as client:
         url = (await client.call("GET", "/agent/v1"))["url"]
         agents = await _register(client, row.hosts)
+        await _poll_all(client, url, agents)  # the hosts are taken
         for _ in range(row.rounds):
             async with meter.watch() as connection:
                 await connection.execute(MAKE_DUE)
@@ -101,7 +102,7 @@ async def _poll_all(client: Client, url: str, agents: Mapping[str, str]) -> None
     async def poll() -> None:
         while waiting:
             number, (host, agent_id) = waiting.pop()
-            agent = {"id": agent_id}
+            agent = {"id": agent_id, "boot_id": agent_id, "secret": "of a benchmark"}
             await client.call("POST", f"{url}/poll", {"agent": agent, "hosts": [host], "wait_s": 0})
             if number % POLLS_PER_LIST == 0:
                 await client.call("POST", f"{url}/guests", {"agent": agent, "guests": [], "as_of": 0})

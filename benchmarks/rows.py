@@ -17,6 +17,8 @@ class Kind(StrEnum):
     CANDIDATES = "candidates, in process"
     ANSWER = "query string to answer, in process"
     IMPLIED = "CPU for an answer with implied addresses over one without"
+    CAPACITY = "how many fit, exactly, in process"
+    CAPACITY_CROSSING = "how many fit where limits cross, in process"
     DEVICES = "six groups on eight devices, in process"
     REFRESH_IDLE = "idle refresh"
     REFRESH_CLAIM = "refresh after one claim"
@@ -40,7 +42,8 @@ class Row:
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
     measurement, each with an address, or ports without; of a round with a Neutron, its ports; of an evacuation, the
     hosts that die. amount: what one round does: servers, claim groups, searches, refreshes, ports or requests. batch:
-    servers in a request, groups in a claim, ports in a set, or the limit of a search, 0 for none. floor, ceiling: the
+    servers in a request, groups in a claim, ports in a set, or the limit of a search, 0 for none; of capacity the
+    addresses of each segment. floor, ceiling: the
     promise for the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its
     result.
     """
@@ -120,6 +123,14 @@ ROWS = (
     Row(name="devices-small", kind=Kind.DEVICES, hosts=2, segments=1, amount=2, batch=50, unit="ms", rounds=1,
         small=True),
     Row(name="devices-1000", kind=Kind.DEVICES, hosts=2, segments=1, amount=10, batch=1000, unit="ms", ceiling=100),
+    Row(name="capacity-small", kind=Kind.CAPACITY, hosts=50, segments=5, held=50, batch=20, unit="ms", rounds=1,
+        small=True),
+    Row(name="capacity-10000", kind=Kind.CAPACITY, hosts=10000, segments=250, held=10000, batch=250, unit="ms",
+        ceiling=200),
+    Row(name="capacity-crossing-small", kind=Kind.CAPACITY_CROSSING, hosts=50, segments=5, held=50, batch=20,
+        unit="ms", rounds=1, small=True),
+    Row(name="capacity-crossing-10000", kind=Kind.CAPACITY_CROSSING, hosts=10000, segments=250, held=10000, batch=250,
+        unit="ms", ceiling=2000),
     Row(name="idle-small", kind=Kind.REFRESH_IDLE, hosts=50, segments=5, held=50, amount=5, unit="ms", rounds=1,
         small=True),
     Row(name="idle-10000", kind=Kind.REFRESH_IDLE, hosts=10000, segments=250, held=10000, amount=100, unit="ms"),

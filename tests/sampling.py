@@ -95,6 +95,8 @@ SERIES = (
     "tests/platform/test_postgres.py",
     "tests/platform/test_rabbitmq.py",
     "tests/schemathesis/",
+    "tests/seeing/test_capacity_draws.py",
+    "tests/seeing/test_remedies.py",
     "tests/simulation/test_simulation.py::test_stories_end_well",
     "tests/test_benchmarks.py",
     "tests/test_postgres_versions.py",

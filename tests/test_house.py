@@ -73,6 +73,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "seeing": (
         *("seeing", "scheduling", "seams"),
         *(f"{service}.{room}" for service in SERVICES for room in ("service", "model", "errors")),
+        "placement.search",
     ),
     "agent": ("agent", "seams.agent", "seams.guests", "seams.old_agents"),
     "clients": ("clients", "seams", *SERVICES),

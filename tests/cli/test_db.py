@@ -121,7 +121,7 @@ async def test_nothing_is_contracted_while_an_older_release_is_connected(
         assert document["state"] == "contract"
         (session,) = document["older_sessions"]
         assert (session["pid"], session["release"]) == (old.get_server_pid(), OLD_SESSION)
-        assert [one["contracts"] for one in document["schemas"]] == [[], [], [CONTRACT]]
+        assert [one["contracts"] for one in document["schemas"]] == [[], [], [CONTRACT], []]
 
 
 async def test_sessions_that_are_just_ending_are_waited_for(dsn: str, old: asyncpg.Connection) -> None:
@@ -137,9 +137,10 @@ async def test_a_placement_service_alone_has_its_own_schema_only(database: Datab
     async with database.transaction() as tx:
         await tx.execute("DROP SCHEMA compute CASCADE")
         await tx.execute("DROP SCHEMA network CASCADE")
+        await tx.execute("DROP SCHEMA seeing CASCADE")
     assert await check(dsn) == 0
     await upgrade(dsn, expand=False)
-    assert [state.oldest for state in await read_states(database, SCHEMAS)] == [head("placement"), None, None]
+    assert [state.oldest for state in await read_states(database, SCHEMAS)] == [head("placement"), None, None, None]
 
 
 async def test_requests_are_answered_while_a_migration_waits_for_their_table(database: Database, dsn: str) -> None:

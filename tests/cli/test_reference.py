@@ -20,6 +20,7 @@ from roost.cli.serving.roles import SERVICES, ProcessConfig
 from roost.cli.serving.wiring import Parts, agent_app, main_app
 from roost.cli.settings import Settings, read_settings
 from roost.compute.service import Compute
+from roost.conductor.context import Conductor
 from roost.platform.http import MethodRoute
 
 SRC = Path(__file__).parents[2] / "src" / "roost"
@@ -110,7 +111,7 @@ def methods_served() -> set[tuple[str, str]]:
         cloud=CloudParts(
             networks=nothing,
             compute=Compute(nothing, nothing, nothing),
-            conductor=nothing,
+            conductor=Conductor(*[nothing] * 6),
             network_policy=nothing,
             compute_policy=nothing,
         ),

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from roost.cli.endings import FAILED
 from roost.cli.manage import app
 from roost.cli.managing.upstream_commands import FAILURE, SUCCESS, Check, table
+from roost.cli.serving.roles import SCHEMAS
 
 pytestmark = pytest.mark.usefixtures("postgres")
 
@@ -28,7 +29,7 @@ def logging_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 async def empty(dsn: str) -> str:
     """A database without schemas."""
     connection = await asyncpg.connect(dsn)
-    for schema in ("placement", "network", "compute"):
+    for schema in SCHEMAS:
         await connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
     await connection.close()
     return dsn

@@ -1,4 +1,4 @@
-"""How to make flat networks, how to evacuate and how to audit, followed literally on a `roost dev`.
+"""How to make flat networks, to evacuate, to get hosts empty and to audit, followed literally on a `roost dev`.
 
 The commands of docs/howto/openstack-clients.md are run in tests/clients/, in one process.
 """
@@ -29,5 +29,6 @@ def test_flat_networks_evacuations_and_an_audit_are_as_they_are_printed(data_dir
         reader.do(f"roost dev examples/three-racks.yaml --listen {address}")
         reader.follow(HOWTO / "flat-networks.md")
         reader.follow(HOWTO / "evacuate.md")
+        reader.follow(HOWTO / "drain.md")
         reader.follow(HOWTO / "audit.md")
         assert "Nothing has drifted." in reader.printed

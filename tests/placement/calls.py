@@ -22,6 +22,7 @@ class Api:
     def __init__(self, ledger: Ledger) -> None:
         self.app: ASGIApp = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
         self.headers: dict[str, str] = {}
+        self.ledger = ledger
 
     async def call(
         self,

@@ -25,8 +25,8 @@ from roost.placement.search.candidates import (
 )
 from roost.placement.search.combinations import SearchBudget, combinations
 from roost.placement.search.index import Delta, Index
+from roost.placement.search.matching import find_in, match
 from roost.placement.search.narrowing import make_plan
-from roost.placement.service.reads import find_in, match
 from roost.placement.settings import PlacementSettings
 from roost.seams.placement import (
     DISK_GB,

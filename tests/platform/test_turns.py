@@ -1,61 +1,45 @@
-"""Long work leaves others their turn, and short work is done at once."""
+"""Long work on the event loop: when it rests, and when it goes on at once."""
 
-import asyncio
-import time
-from collections import Counter
+from contextlib import ExitStack
 
-import msgspec
 import pytest
 
-from roost.platform.turns import TURN_S, encode_in_turns, in_turns
+from roost.platform import turns
+from roost.platform.turns import REST_S, at_work, in_turns
 
 
-@pytest.mark.parametrize(("item_s", "items", "turns"), [(0.0, 3, 0), (TURN_S, 3, 3), (TURN_S / 2, 4, 2)])
-async def test_whoever_waits_has_a_turn_after_each_of_the_works(
-    monkeypatch: pytest.MonkeyPatch, item_s: float, items: int, turns: int
+@pytest.fixture
+def rests_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Every item takes a turn; how long each rest was, which is over at once."""
+    taken: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        taken.append(seconds)
+
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr("roost.platform.turns.asyncio.sleep", rest)
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("requests", "rest_s"),
+    [
+        pytest.param(0, 0, id="of nobody's request"),
+        pytest.param(1, 0, id="of the only request"),
+        pytest.param(2, REST_S, id="beside a short request"),
+    ],
+)
+async def test_long_work_rests_while_a_short_request_is_at_work(
+    rests_s: list[float], requests: int, rest_s: float
 ) -> None:
-    now_s, others = 0.0, 0
-
-    def work(item: int) -> int:
-        nonlocal now_s
-        now_s += item_s
-        return item * 2
-
-    async def count() -> None:
-        nonlocal others
-        while True:
-            await asyncio.sleep(0)
-            others += 1
-
-    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
-    waiting = asyncio.create_task(count())
-    await asyncio.sleep(0)
-    others = 0
-    assert await in_turns(work, range(items)) == [item * 2 for item in range(items)]
-    waiting.cancel()
-    assert others == turns
+    with ExitStack() as stack:
+        for _ in range(requests):
+            stack.enter_context(at_work())
+        assert await in_turns(str, range(3)) == ["0", "1", "2"]
+    assert rests_s == [rest_s] * 3
 
 
-async def test_however_many_works_there_are_one_has_a_turn_at_a_time() -> None:
-    rounds, turns = 0, Counter[int]()
-
-    def work(_item: int) -> None:
-        turns[rounds] += 1
-        time.sleep(TURN_S)  # it takes its turn whole
-
-    async def count() -> None:
-        nonlocal rounds
-        while True:
-            await asyncio.sleep(0)
-            rounds += 1
-
-    counting = asyncio.create_task(count())
-    await asyncio.gather(*(in_turns(work, range(20)) for _ in range(4)))
-    counting.cancel()
-    assert turns.total() == 80
-    assert sorted(turns.values())[:-1] == [1] * (len(turns) - 1), "but for the beginning of all of them"
-
-
-async def test_items_are_encoded_as_they_are_shown() -> None:
-    shown = await encode_in_turns(lambda item: {"id": item}, ["a", "b"])
-    assert msgspec.json.encode({"items": shown}) == b'{"items":[{"id":"a"},{"id":"b"}]}'
+async def test_long_works_do_not_rest_for_each_other(rests_s: list[float]) -> None:
+    with at_work(), at_work(), turns._counted(turns._works):
+        await in_turns(str, range(2))
+    assert rests_s == [0, 0]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roost.placement.model import ProviderRow
 from roost.placement.search.index import Delta, Index
-from roost.placement.service.reads import find_in
+from roost.placement.search.matching import find_in
 from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from roost.placement.search.index import Index
-from roost.placement.service.reads import find_in
+from roost.placement.search.matching import find_in
 from roost.scheduling.explain import explain
 from roost.scheduling.filters import (
     REQUEST_FILTERS,

@@ -15,7 +15,7 @@ from roost.cli.serving.roles import SCHEMAS
 from roost.platform.migrate import SchemaTooNew, configuration, judge
 from roost.platform.release import Migration, is_older, list_migrations, session_name
 
-NAMED_FROM = {"placement": 8, "network": 8, "compute": 14}
+NAMED_FROM = {"placement": 8, "network": 8, "compute": 14, "seeing": 1}
 """The numbers below were given away before migrations said in their names which step they are: those expand."""
 
 TAKES_AWAY = re.compile(
@@ -107,7 +107,10 @@ def test_migrations_say_which_step_they_are_and_an_expand_only_adds(schema: str)
         script = scripts.get_revision(migration.revision)
         assert script.dependencies is None
         before = script.down_revision
-        assert contracting.get(before, True) == migration.contracts, f"{migration.name}: each kind is a line of its own"
+        begins = migration == list_migrations(schema)[0]
+        assert begins or contracting.get(before, True) == migration.contracts, (
+            f"{migration.name}: each kind is a line of its own"
+        )
         if not migration.contracts:
             with statements_noted() as noted:
                 script.module.upgrade()

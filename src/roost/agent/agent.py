@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
-from roost.agent.drivers import Driver, LaunchFailed
+from roost.agent.drivers import Driver
 from roost.agent.fence import Fence
 from roost.agent.guest_lists import (
     VERSION_SAYS_STATES,
@@ -32,6 +32,7 @@ from roost.agent.guest_lists import (
 from roost.agent.identity import check_guests, make_identity
 from roost.agent.lease import Lease, now_s
 from roost.agent.old_agents import AgentPorts
+from roost.agent.order_log import bind_request, log_failure, log_own_changes
 from roost.agent.predecessor import Predecessor, ServedElsewhere
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
@@ -313,6 +314,7 @@ class Agent:
 
     async def _carry_out(self, order: GuestOrder, work: Any, earlier: asyncio.Task[None] | None) -> None:
         """Work on one order once the earlier one for the same guest is out of the way."""
+        bind_request(order)
         if earlier is not None:
             await asyncio.wait([earlier])
         await work(order)
@@ -327,8 +329,7 @@ class Agent:
             try:
                 await self._driver.launch(await self._ports.take(order))
             except Exception as error:
-                if not isinstance(error, LaunchFailed):
-                    log.exception("the driver failed", server_id=order.server_id, host=order.host)
+                log_failure("a guest could not be launched", order, error)
                 await self._destroy(order.key, order.attempt)
                 await self._report(order, "failed", str(error) or type(error).__name__)
                 return
@@ -350,10 +351,7 @@ class Agent:
         try:
             await self._driver.change(order)
         except Exception as error:
-            if isinstance(error, LaunchFailed):
-                log.warning("a guest does not change its state", server_id=order.server_id, reason=str(error))
-            else:
-                log.exception("the driver failed", server_id=order.server_id, host=order.host)
+            log_failure("a guest does not change its state", order, error)
             await self._tell_unchanged(order, str(error) or type(error).__name__)
             return
         crash_point("agent.after-change")
@@ -411,6 +409,7 @@ class Agent:
         """Report what guests do by themselves, once; what is refused, or no longer so, is in the next list."""
         while True:
             reports = own_reports(self._driver, await gather_own_changes(self._driver))
+            log_own_changes(reports)
             await asyncio.gather(*[self._put_out(report) for report in reports])
 
     def _put_out(self, report: GuestReport) -> asyncio.Future[ReportAnswer]:

@@ -12,10 +12,10 @@ import msgspec
 import typer
 
 from roost.cli.agent_options import DriverName, FenceAfter, Fleet, NoWait, PhysicalNetworks, ResumeGuests
-from roost.cli.asking import cloud_commands
+from roost.cli.asking import capacity_commands, cloud_commands, drain_commands
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import CaFile
-from roost.cli.endings import fail, run
+from roost.cli.endings import StatusCommand, fail, run
 from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
@@ -255,6 +255,11 @@ app.command("demo", cls=PlainCommand)(cloud_commands.demo)
 app.command("dev", cls=PlainCommand)(cloud_commands.dev)
 app.command("servers", cls=PlainCommand)(asking.servers)
 app.command("status", cls=PlainCommand)(asking.status)
+app.command("explain", cls=StatusCommand)(capacity_commands.explain)
+app.command("capacity", cls=StatusCommand)(capacity_commands.capacity)
+app.command("drain", cls=PlainCommand)(drain_commands.drain)
+app.command("recover", cls=PlainCommand)(drain_commands.recover)
+app.command("events", cls=PlainCommand)(asking.events)
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

@@ -238,7 +238,9 @@ CREATE TABLE compute.server (
     -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
     build_order jsonb,
     -- As the host said it last, where it does not follow from the state: shutdown or crashed.
-    power_state text
+    power_state text,
+    -- As the caller of the request that made it named that; null where it did not.
+    global_request_id text
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
 -- What a project has is counted for its quotas.
@@ -386,7 +388,8 @@ CREATE TABLE compute.action (
     message text,
     events jsonb NOT NULL DEFAULT '[]',
     started_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    global_request_id text
 );
 CREATE INDEX action_server ON compute.action (server_id, id);
 
@@ -416,3 +419,27 @@ CREATE TABLE compute.outbox_destination (
     reason text,
     due_at timestamptz
 );
+
+-- What happened to servers and hosts, for operators: roost.platform.events.Event.
+CREATE TABLE compute.event (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL,
+    action text NOT NULL,
+    requirement text NOT NULL,
+    project_id text,
+    host text,
+    source_host text,
+    network_id text,
+    network text NOT NULL,
+    segment_id text,
+    segment text NOT NULL,
+    reason text NOT NULL,
+    -- (requirement, hosts left), in order.
+    funnel jsonb NOT NULL,
+    -- The servers, each with its request: roost.platform.events.Subject.
+    subjects jsonb NOT NULL,
+    count integer NOT NULL
+);
+CREATE INDEX event_at ON compute.event (at, id);
+CREATE INDEX event_subjects ON compute.event USING gin (subjects jsonb_path_ops);

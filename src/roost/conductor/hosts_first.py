@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from roost.conductor.context import Lease
 from roost.conductor.resume import HostChosen
-from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, alternatives, build_query
+from roost.scheduling.filters import narrow
+from roost.scheduling.request import Request, build_query
 from roost.scheduling.selection import join
 from roost.seams.compute import ForcedHost
 
@@ -22,8 +22,7 @@ async def add_addresses(lease: Lease, chosen: Sequence[HostChosen]) -> list[Host
     requests_by_server: list[list[Request]] = []
     for _, request, candidate, host in chosen:
         request_on_host = replace(request, forced_host=ForcedHost(name=host, provider_uuid=candidate.root_uuid))
-        narrowed = [apply_filters(kind, settings) for kind in alternatives(request_on_host)]
-        requests_by_server.append([request for request in narrowed if request.impossible is None])
+        requests_by_server.append([kind for kind in narrow(request_on_host, settings) if kind.impossible is None])
     queries = [build_query(request, limit=1) for requests in requests_by_server for request in requests]
     answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])
     with_addresses = []

@@ -19,9 +19,9 @@ from roost.conductor.readdress import claim_both, list_freeable, may_readdress
 from roost.conductor.resume import HostChosen, HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
-from roost.scheduling.filters import apply_filters
+from roost.scheduling.filters import narrow
 from roost.scheduling.host_aggregates import aggregates_asked
-from roost.scheduling.request import Request, alternatives, build_query, build_request, reached_through, suffix_of
+from roost.scheduling.request import Request, build_queries, build_request, reached_through, suffix_of
 from roost.scheduling.selection import join, select
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkView, PortsRefused
@@ -29,7 +29,6 @@ from roost.seams.placement import (
     IPV4_ADDRESS,
     Allocations,
     Candidate,
-    CandidateQuery,
     Candidates,
     Claimed,
     ClaimGroup,
@@ -41,9 +40,6 @@ from roost.seams.placement import (
     subtract_allocations,
 )
 
-CANDIDATES_PER_SERVER = 4
-CANDIDATES_MIN = 128
-CANDIDATES_MAX = 1000
 ROUNDS_MAX = 40
 """Searches that one batch may make; servers that others always beat to it then wait a moment."""
 
@@ -180,7 +176,7 @@ async def _search_and_claim(
             groups.append(group)
         else:
             await _refuse(lease, [(request, None) for request in group.kinds], group.searches, networks)
-    queries = [query for group in groups for query in _build_queries(group)]
+    queries = [query for group in groups for query in build_queries(group.possible, servers=len(group.searches))]
     answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])
     chosen: list[HostChosen] = []
     for group in groups:
@@ -200,16 +196,7 @@ def _list_groups(
     alike: dict[tuple[Request, bool], list[HostSearch]] = {}
     for search in searches:
         alike.setdefault((_request(search, networks), _may_leave(search)), []).append(search)
-    groups = []
-    for (request, _), searches_alike in alike.items():
-        kinds = alternatives(request) if settings.ip_aware else [request]
-        groups.append(_Group(request, [apply_filters(kind, settings) for kind in kinds], searches_alike))
-    return groups
-
-
-def _build_queries(group: _Group) -> list[CandidateQuery]:
-    limit = min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group.searches)))
-    return [build_query(request, limit=limit) for request in group.possible]
+    return [_Group(request, narrow(request, settings), searches) for (request, _), searches in alike.items()]
 
 
 def _choose(lease: Lease, group: _Group, answers: Sequence[Candidates], quiet: frozenset[str]) -> list[HostChosen]:
@@ -300,7 +287,9 @@ async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Seque
             held=held_by_network,
         )
         host = earlier.host if earlier else None
-        search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
+        search.outcome = Failure(
+            message=explanation.message, host=host, funnel=explanation.funnel, cause=explanation.cause
+        )
 
 
 def _may_leave(search: HostSearch) -> bool:

@@ -114,3 +114,27 @@ CREATE TABLE placement.searches_seen (
     names_segments boolean PRIMARY KEY,
     seen_at timestamptz NOT NULL
 );
+
+-- Claims that were refused, searches that found nothing, and repairs: roost.platform.events.Event.
+CREATE TABLE placement.event (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL,
+    action text NOT NULL,
+    requirement text NOT NULL,
+    project_id text,
+    host text,
+    source_host text,
+    network_id text,
+    network text NOT NULL,
+    segment_id text,
+    segment text NOT NULL,
+    reason text NOT NULL,
+    -- (requirement, hosts left), in order.
+    funnel jsonb NOT NULL,
+    -- The consumers, each with its request: roost.platform.events.Subject.
+    subjects jsonb NOT NULL,
+    count integer NOT NULL
+);
+CREATE INDEX event_at ON placement.event (at, id);
+CREATE INDEX event_subjects ON placement.event USING gin (subjects jsonb_path_ops);

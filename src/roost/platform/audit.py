@@ -90,11 +90,16 @@ class Check(Generic[Service, Held, Item, Fact]):
         return repaired
 
 
+Keep = Callable[[Service, Sequence[Drift]], Awaitable[None]]
+"""Keep what was repaired for operators."""
+
+
 @dataclass(frozen=True)
 class Audit(Generic[Service]):
-    """The checks of a wing, in order: what one repairs, the next ones find right."""
+    """The checks of a wing, in order: what one repairs, the next ones find right. keep: told what they repaired."""
 
     checks: tuple[Check[Service, Any, Any, Any], ...]
+    keep: Keep[Service] | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -103,7 +108,11 @@ class Audit(Generic[Service]):
 
     async def run(self, service: Service, *, repairs: Repairs) -> list[Drift]:
         """Return all drift, in the order of the checks, repaired as far as `repairs` says."""
-        return [drift for check in self.checks for drift in await check.run(service, repairs=repairs)]
+        drifts = [drift for check in self.checks for drift in await check.run(service, repairs=repairs)]
+        repaired = [drift for drift in drifts if drift.repaired]
+        if repaired and self.keep is not None:
+            await self.keep(service, repaired)
+        return drifts
 
     async def reconcile(self, service: Service) -> list[Drift]:
         """Repair what the reconcilers may, and log what had drifted; returns it."""

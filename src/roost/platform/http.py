@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -38,6 +39,7 @@ from roost.platform.metrics import observe_operation, observe_unserved
 from roost.platform.mounts import whole
 from roost.platform.outages import timeout_of, waiting
 from roost.platform.request_log import note_reason
+from roost.platform.turns import at_work
 
 HEADERS_KNOWN_MAX = 1024
 """Headers of microversions that are not read anew: clients send a few, again and again."""
@@ -201,7 +203,8 @@ class Api:
                     response = self._refusal(_problem(405), text, request)
                     response.headers["Allow"] = allowed
                 else:
-                    response = await _answer_in_time(endpoint, request, held_s=held_s)
+                    with nullcontext() if held_s else at_work():
+                        response = await _answer_in_time(endpoint, request, held_s=held_s)
             except Exception as error:
                 response = self.problem_response(error, request)
                 if isinstance(error, BodyTimeout | BodyTooLarge):

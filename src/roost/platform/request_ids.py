@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 REQUEST_ID = b"x-openstack-request-id"
 COMPUTE_REQUEST_ID = b"x-compute-request-id"
 ID_FORMAT = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+OWN, GLOBAL = "request_id", "global_request_id"
+"""What log lines call a request's ids."""
 SCOPE_KEY = "roost.request_id"
 """Where a request's scope holds its id."""
 
@@ -22,6 +24,18 @@ def request_id_of(scope: Scope) -> str:
     request_id: str | None = scope.get(SCOPE_KEY)
     if request_id is None:
         request_id = scope[SCOPE_KEY] = f"req-{uuid.uuid4()}"
+    return request_id
+
+
+def global_request_id() -> str | None:
+    """Return what its caller calls the request that is answered now; None where it does not say, or there is none."""
+    caller_id: str | None = structlog.contextvars.get_contextvars().get(GLOBAL)
+    return caller_id
+
+
+def own_request_id() -> str | None:
+    """Return what Roost calls the request that is answered now; None where there is none."""
+    request_id: str | None = structlog.contextvars.get_contextvars().get(OWN)
     return request_id
 
 
@@ -40,9 +54,9 @@ class RequestIds:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request_id = request_id_of(scope)
-        ids = {"request_id": request_id}
+        ids = {OWN: request_id}
         if caller_id := _caller_id(scope):
-            ids["global_request_id"] = caller_id
+            ids[GLOBAL] = caller_id
         value = request_id.encode("ascii")
         marks = [(REQUEST_ID, value)]
         if self.compute_paths and self._is_compute(scope["path"]):

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from roost.compute.model.work import Cause
+from roost.scheduling.causes import find_cause
 from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, place_of, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
@@ -18,6 +20,7 @@ from roost.seams.placement import (
     MEMORY_MB,
     VCPU,
     Candidates,
+    Funnel,
     FunnelStep,
     Requirement,
     Shortage,
@@ -39,11 +42,12 @@ SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBE
 
 
 class Row(Struct, frozen=True):
-    """One line of the operator's funnel. requirement: what placement counted, if it did."""
+    """One line of the operator's funnel. requirement: what placement counted, if it did. name: of what, if of one."""
 
     narrowing: Narrowing
     hosts_left: int
     requirement: Requirement | None = None
+    name: str = ""
 
 
 class ClosedHosts(Struct, frozen=True):
@@ -69,10 +73,14 @@ ALL_OPEN = ClosedHosts()
 
 
 class Explanation(Struct, frozen=True):
-    """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing."""
+    """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing.
+
+    cause: what the funnel ended with.
+    """
 
     message: str
     funnel: tuple[tuple[str, int], ...] = ()
+    cause: Cause | None = None
 
 
 def explain(
@@ -109,7 +117,17 @@ def explain(
         *_unreached(request, empty_aggregates),
         *_failed(request, earlier),
     ]
-    return Explanation(" ".join(sentences), tuple((row.narrowing.describe(), row.hosts_left) for row in rows))
+    return Explanation(
+        " ".join(sentences),
+        tuple((row.narrowing.describe(), row.hosts_left) for row in rows),
+        find_cause(request, *((empty.narrowing, empty.requirement, empty.name) if empty else (None, None, ""))),
+    )
+
+
+def show_funnel(request: Request, funnel: Funnel, closed: ClosedHosts = ALL_OPEN) -> tuple[tuple[str, int], ...]:
+    """Return how many hosts each requirement leaves, in the operator's words, whether any is left at the end or not."""
+    rows = _rows(request, Candidates((), {}, funnel), closed)
+    return tuple((row.narrowing.describe(), row.hosts_left) for row in rows)
 
 
 def addresses_asked(request: Request) -> list[str]:
@@ -144,7 +162,7 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
         # A requirement that placement counts twice, or as a part of another, is a line only where it left fewer hosts.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
         if step.hosts_left < before or not (silent or key in rows_told):
-            yield Row(narrowing, step.hosts_left, step.requirement)
+            yield Row(narrowing, step.hosts_left, step.requirement, step.names[0] if len(step.names) == 1 else "")
             rows_told.add(key)
             before = step.hosts_left
 
@@ -174,15 +192,16 @@ def _tell(request: Request, waiting: list[Narrowing], step: FunnelStep, closed: 
         case Requirement.TOGETHER:
             words = _together(request)
         case Requirement.FREE if step.suffix == "":
-            words = f"{_amount(step.names[0], step.amount)} free"
+            words = f"{show_amount(step.names[0], step.amount)} free"
         case Requirement.INVENTORY if step.suffix == "":
-            words = f"{_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
+            words = f"{joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
         case _:
             words = step.describe()
     return Narrowing(kind=Kind.HAVE, words=words)
 
 
-def _amount(resource_class: str, amount: int) -> str:
+def show_amount(resource_class: str, amount: int) -> str:
+    """Return an amount of a resource class in words."""
     match resource_class:
         case "VCPU":
             return "1 VCPU" if amount == 1 else f"{amount} VCPUs"
@@ -195,7 +214,7 @@ def _amount(resource_class: str, amount: int) -> str:
 
 def _together(request: Request) -> str:
     several = [f"{count} addresses of network {network.name}" for network, count in _shared(request)]
-    return f"{_joined(several)} for one server" if several else "all of it together"
+    return f"{joined(several)} for one server" if several else "all of it together"
 
 
 def _shared(request: Request) -> list[tuple[NetworkView, int]]:
@@ -227,7 +246,8 @@ def _counted(row: Row, *, first: bool) -> str:
     return f"{row.hosts_left} {noun}{row.narrowing.describe(hosts=row.hosts_left)}"
 
 
-def _joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
+    """Return names as people list them."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -257,8 +277,8 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
         case Row(narrowing=Narrowing(kind=Kind.REACH_NETWORK, nic=NicRequest() as nic)):
             reached = (row for row in rows if row.hosts_left and row.narrowing.kind is Kind.REACH_NETWORK)
             others = [row.narrowing.describe() for row in reached]
-            that = [*(["is up"] if closed.down else []), *([f"can {_joined(others)}"] if others else [])]
-            who = f"No enabled host{' that ' * bool(that)}{_joined(that)}{' also' * bool(others)} reaches"
+            that = [*(["is up"] if closed.down else []), *([f"can {joined(others)}"] if others else [])]
+            who = f"No enabled host{' that ' * bool(that)}{joined(that)}{' also' * bool(others)} reaches"
             what = "enable a host that does or start its agent" if closed.down else "enable a host that does"
             yield f"{who} {place_of(nic)}: {what}, or have its agent report {_physical(nic)}."
         case Row(requirement=requirement, narrowing=Narrowing(nic=NicRequest() as nic)) if requirement in SHAPE:
@@ -295,7 +315,7 @@ def _places(request: Request, shortages: Sequence[Shortage]) -> list[str]:
         if nic.network.routed and all(names) and len({tuple(side) for side in names}) > 1:
             kind = "cell" if nic.network.flat else "segment"
             return [
-                f" of {kind}{'s' if len(side) > 1 else ''} {_joined(_listed(side, most=PLACES_MAX))}" for side in names
+                f" of {kind}{'s' if len(side) > 1 else ''} {joined(_listed(side, most=PLACES_MAX))}" for side in names
             ]
     return [""] * len(shortages)
 
@@ -422,7 +442,7 @@ def _unreached(request: Request, empty_aggregates: Collection[str]) -> Iterator[
         if not network.flat and 0 < len(names) < len(network.segments):
             which = "segment" if len(names) == 1 else "segments"
             whose = "its physical network" if len(names) == 1 else "their physical networks"
-            listed = _joined(_listed(names))
+            listed = joined(_listed(names))
             yield f"No host reaches {which} {listed} of network {network.name}: have agents report {whose}."
 
 

@@ -14,6 +14,7 @@ from roost.scheduling.request import (
     NicRequest,
     Request,
     address_group,
+    alternatives,
     place_of,
     reached_through,
     suffix_of,
@@ -253,10 +254,16 @@ REQUEST_FILTERS: tuple[RequestFilter, ...] = (
 )
 
 
+def narrow(request: Request, settings: SchedulingSettings = DEFAULTS) -> list[Request]:
+    """Return the request narrowed by every filter, once for each combination of kinds of segments."""
+    kinds = alternatives(request) if settings.ip_aware else [request]
+    return [apply_filters(kind, settings) for kind in kinds]
+
+
 def apply_filters(request: Request, settings: SchedulingSettings = DEFAULTS) -> Request:
     """Narrow a request by every filter in order, up to one that finds it impossible."""
-    for narrow in REQUEST_FILTERS:
-        request = narrow(request, settings)
+    for request_filter in REQUEST_FILTERS:
+        request = request_filter(request, settings)
         if request.impossible is not None:
             break
     return request

@@ -16,6 +16,10 @@ from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, Re
 KINDS_MAX = 64
 """Combinations of unlike segments that one server's NICs may be on, each of which is a search of its own."""
 
+CANDIDATES_PER_SERVER = 4
+CANDIDATES_MIN = 128
+CANDIDATES_MAX = 1000
+
 KIND_WORDS = {
     (IPV4_ADDRESS, IPV6_ADDRESS): "IPv4 and IPv6",
     (IPV4_ADDRESS,): "IPv4 alone",
@@ -255,6 +259,12 @@ def _may_be_on(nic: NicRequest, segment: Segment) -> bool:
     if not segment.gives_addresses:
         return nic.classes != ()  # what asks for an address there says that there is none
     return segment.classes == nic.classes
+
+
+def build_queries(requests: Sequence[Request], *, servers: int) -> list[CandidateQuery]:
+    """Return the queries of a request's alternatives, with enough candidates for so many servers."""
+    limit = min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * servers))
+    return [build_query(request, limit=limit) for request in requests]
 
 
 def build_query(request: Request, *, limit: int) -> CandidateQuery:

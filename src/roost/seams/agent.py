@@ -143,7 +143,8 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     Of a guest that is to be gone there are none, but for old agents: where its server is deleted and no other host has
     a guest of it. networks: what is around the ports' NICs. hostname: as the guest is to call itself. image: None
     for a guest without one. soft: a guest that is to stop is asked to shut down first. meeting: of a live migration,
-    where the source sends its memory.
+    where the source sends its memory. request_id, global_request_id: of the last action on the server, or else of its
+    creation, for logs.
     """
 
     name: str = ""
@@ -157,6 +158,8 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     image: GuestImage | None = None
     soft: bool = False
     meeting: MemorySource | None = None
+    request_id: str = ""
+    global_request_id: str = ""
 
     @property
     def id(self) -> OrderId:

@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -10,6 +12,7 @@ import typer
 
 from roost.cli import endings
 from roost.cli.serving.tls_options import ClientCert, ClientKey, check_pair, path_text
+from roost.platform.errors import BadRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +33,10 @@ CaFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
+EVENTS_SHOWN = 100
+KINDS = ("refusal", "failure", "retry", "move", "drain", "fence", "repair", "loss", "host")
+"""As roost.platform.events has them, which the help does not import."""
+
 Answer = TypeVar("Answer")
 
 
@@ -48,7 +55,7 @@ def servers(
     from roost.cli.asking.four_records import read_servers
     from roost.cli.asking.status_output import print_servers, servers_json
 
-    servers_read = _ask(read_servers, api, token, ca_file, cert, key)
+    servers_read = ask(read_servers, api, token, ca_file, cert, key)
     _show(servers_read, servers_json if as_json else None, print_servers)
 
 
@@ -67,8 +74,51 @@ def status(
     from roost.cli.asking.status import read_status
     from roost.cli.asking.status_output import print_status, status_json
 
-    status_read = _ask(read_status, api, token, ca_file, cert, key)
+    status_read = ask(read_status, api, token, ca_file, cert, key)
     _show(status_read, status_json if as_json else None, print_status)
+
+
+def events(
+    api: Api = DEFAULT_API,
+    server: Annotated[str | None, typer.Option(metavar="ID", help="Of this server, by its id; it may be gone.")] = None,
+    host: Annotated[str | None, typer.Option(help="On this host, from it or to it.")] = None,
+    segment: Annotated[str | None, typer.Option(metavar="NAME|ID", help="Of this segment.")] = None,
+    request: Annotated[str | None, typer.Option(metavar="ID", help="Of this request, by either of its ids.")] = None,
+    kind: Annotated[str | None, typer.Option(help=f"One of: {', '.join(sorted(KINDS))}.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="30s, 10m, 2h, 7d, or a time; UTC.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many: the last ones.")] = EVENTS_SHOWN,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come.")] = False,
+    token: Token = None,
+    ca_file: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what was refused, retried, moved, drained, fenced, repaired and lost, and why; the latest last.
+
+    Example: `roost events --since 2h --kind refusal`
+    """
+    from roost.cli.asking.event_output import event_json, events_json, print_events
+    from roost.cli.asking.events import EventLine, EventQuery, follow_events, read_events, read_since
+    from roost.cli.tables import table_console
+
+    try:
+        moment = None if since is None else read_since(since, datetime.now(UTC))
+    except BadRequest as error:
+        raise typer.BadParameter(str(error)) from error
+    query = EventQuery(server=server, host=host, segment=segment, request=request, kind=kind, since=moment, limit=limit)
+    if not follow:
+        events_read = _ask(partial(read_events, query=query), api, token, ca_file, cert, key)
+        _show(events_read, events_json if as_json else None, print_events)
+        return
+
+    def show(events_new: Sequence[EventLine]) -> None:
+        if not as_json:
+            print_events(table_console(), events_new)
+        for event in events_new if as_json else ():
+            typer.echo(event_json(event))
+
+    _ask(partial(follow_events, query=query, show=show), api, token, ca_file, cert, key)
 
 
 def _show(
@@ -90,15 +140,17 @@ def check_api(url: str) -> str:
     return url
 
 
-def _ask(
+def ask(
     read: "Callable[[CloudClient], Awaitable[Answer]]",
     api: str,
     token: str | None,
     ca_file: str | None,
     cert: Path | None,
     key: Path | None,
+    *,
+    failed: int = 1,
 ) -> Answer:
-    """Return what a running Roost answers; ends the command with a sentence where it does not."""
+    """Return what a running Roost answers; else end the command with a sentence and the status `failed`."""
     from roost.cli.asking.cloud_client import CloudClient
     from roost.cli.keystone import access_of
 
@@ -110,4 +162,4 @@ def _ask(
         async with CloudClient.connect(api, access) as client:
             return await read(client)
 
-    return endings.run(work())
+    return endings.run(work(), failed=failed)

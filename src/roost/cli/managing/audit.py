@@ -124,7 +124,7 @@ async def open_records(target: LedgerTarget, config: Config) -> AsyncIterator[Re
         if "placement" in missing:
             raise TargetRefused("there is no ledger in the database")
         others = [schema for schema in await list_outdated(database, SCHEMAS) if schema not in missing]
-        if others or len(missing) == 1:
+        if others or 0 < len(missing) < len(SCHEMAS) - 1:
             raise outdated([*others, *missing])
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)

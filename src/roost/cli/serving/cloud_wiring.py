@@ -28,6 +28,7 @@ from roost.compute.old_agents.rules.orders import VERSION_EARLY
 from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
+from roost.compute.service.events import EVENTS as COMPUTE_EVENTS
 from roost.compute.service.history import purge_history
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.idle_hosts import look as look_at_idle_hosts
@@ -44,8 +45,10 @@ from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
 from roost.network.service import Networks
 from roost.network.service import audit as network_audit
+from roost.network.service.audit import EVENTS as NETWORK_EVENTS
 from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.network.settings import NetworkSettings
+from roost.placement.service.events import EVENTS as PLACEMENT_EVENTS
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
@@ -53,9 +56,12 @@ from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedPlacement
 from roost.seeing import api as seeing_api
-from roost.seeing.service import Seeing
+from roost.seeing.service.context import Seeing
+from roost.seeing.service.drain_rounds import work_on_drains
+from roost.seeing.service.events import EventSource
 
 PUBLISH_HOSTS_S = 5.0
+DRAINS_S = 1.0
 UNRESTRICTED = Unrestricted()
 
 
@@ -74,6 +80,7 @@ class CloudParts:
     network_policy: Policy
     compute_policy: Policy
     seeing_policy: Policy = UNRESTRICTED
+    ledger: Ledger | None = None
     images: GlanceImages | None = None
     elsewhere: RemotePlacement | None = None
     network_api: NetworkApi | None = None
@@ -125,6 +132,7 @@ class CloudParts:
             network_policy,
             compute_policy,
             seeing_policy,
+            None if elsewhere else ledger,
             images=images,
             elsewhere=elsewhere,
             network_api=api,
@@ -149,11 +157,17 @@ class CloudParts:
             "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
 
+    @property
+    def seeing(self) -> Seeing:
+        """Return the operator's side."""
+        conductor = self.conductor
+        tables = (COMPUTE_EVENTS, NETWORK_EVENTS, PLACEMENT_EVENTS)
+        sources = tuple(EventSource(table, self.compute.database) for table in tables)
+        return Seeing(self.compute, self.networks, conductor.env, conductor.scheduling, self.ledger, sources)
+
     def seeing_routes(self) -> list[Route]:
         """Return the routes of the operator's side."""
-        conductor = self.conductor
-        seeing = Seeing(self.compute, self.networks, conductor.env, conductor.scheduling)
-        return seeing_api.routes(seeing, self.seeing_policy)
+        return seeing_api.routes(self.seeing, self.seeing_policy)
 
     async def address_metrics(self) -> list[Metric]:
         """Return what openstack-exporter says of addresses, and what hosts promise."""
@@ -176,6 +190,11 @@ class CloudParts:
         await self.watch.look()
         await pipeline.run(self.conductor)
 
+    async def _purge_network_events(self) -> None:
+        kept = self.compute.settings
+        database, days, rows = self.networks.database, kept.keep_history_days, kept.keep_history_rows
+        await NETWORK_EVENTS.purge(database, keep_days=days, keep_rows=rows)
+
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
         """Return what a process of this role does besides answering requests; none of these ever returns."""
         compute, networks, conductor = self.compute, self.networks, self.conductor
@@ -190,6 +209,9 @@ class CloudParts:
         if role == "conductor":
             audit = unless_recovering(compute, partial(compute_audit.AUDIT.reconcile, compute))
             claims = unless_recovering(compute, partial(reconcile_claims, conductor))
+            drains = unless_recovering(
+                compute, partial(work_on_drains, self.seeing, lease_s=conductor.settings.lease_s)
+            )
             reconcile_s, audit_s = conductor.settings.reconcile_s, conductor.settings.audit_s
             healer = NetworkInfoHealer(compute, repairs_max=conductor.settings.repairs_max)
             beat_s, check_s = compute.settings.heard_again_s, self.network_settings.credentials_check_s
@@ -203,6 +225,7 @@ class CloudParts:
                 repeat(partial(purge_history, compute), "purging history", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
                 repeat(partial(hold_round, compute), "holding addresses of unknown guests", interval_s=PUBLISH_HOSTS_S),
+                repeat(drains, "draining hosts", interval_s=DRAINS_S),
             ]
             if window_s := compute.settings.resize_confirm_window:
                 confirm = unless_recovering(compute, partial(confirm_due, compute))
@@ -215,6 +238,7 @@ class CloudParts:
             work += [
                 repeat(releases, "reconciling networks and ports", interval_s=reconcile_s),
                 repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
+                repeat(self._purge_network_events, "purging events of networks", interval_s=audit_s),
                 *deliveries(self.notifications, networks.outbox, networks.database, networks.env),
             ]
         return work

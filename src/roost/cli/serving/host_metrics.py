@@ -1,13 +1,19 @@
-"""How many hosts there are, what they promise, what records that went back in time wait for, and unknown guests."""
+"""How many hosts there are and how they do, servers at work, what recovering records wait for, and unknown guests."""
 
 from prometheus_client.metrics_core import Metric
 
 from roost.cli.serving.openstack_metrics import new_gauge
+from roost.compute.model.work import Stage
 from roost.compute.service import Compute
-from roost.compute.service.hosts import count_closed_hosts, count_promising
+from roost.compute.service.builds import count_builds_by_age
+from roost.compute.service.hosts import count_closed_hosts, count_host_states, count_promising
 from roost.compute.service.recovery import find_recovery
 from roost.compute.service.unknown_guests import count_unknown_guests
 from roost.compute.service.waiting_hosts import count_waiting_hosts
+
+AGES_S = (60.0, 600.0)
+AGES = ("under_1m", "under_10m", "over_10m")
+"""How long servers have been at work, by how many of AGES_S they have passed."""
 
 
 async def read_host_metrics(compute: Compute) -> list[Metric]:
@@ -29,4 +35,16 @@ async def read_host_metrics(compute: Compute) -> list[Metric]:
     unknown = new_gauge("roost_unknown_guests", ("addresses",))
     for addresses, count in (await count_unknown_guests(compute)).items():
         unknown.add_metric([addresses], count)
-    return [gauge, closed, under_way, waiting, unknown]
+    states = new_gauge("roost_hosts_by_state", ("state",))
+    for state, count in (await count_host_states(compute)).items():
+        states.add_metric([state], count)
+    return [gauge, states, closed, under_way, waiting, unknown, await _read_builds(compute)]
+
+
+async def _read_builds(compute: Compute) -> Metric:
+    builds = new_gauge("roost_builds", ("stage", "age"))
+    counts = await count_builds_by_age(compute, AGES_S)
+    for stage in Stage:
+        for passed, age in enumerate(AGES):
+            builds.add_metric([stage.value, age], counts.get((stage, passed), 0))
+    return builds

@@ -10,8 +10,8 @@ from roost.platform.settings import LogSettings
 from roost.platform.tls import ListenerTls
 
 SERVICES = ("placement", "network", "compute", "conductor")
-SCHEMAS = ("placement", "network", "compute")
-"""Of the database: those services keep something."""
+SCHEMAS = ("placement", "network", "compute", "seeing")
+"""Of the database: those services keep something, and the operator's side."""
 
 AUTHS = ("none", "noauth2", "keystone")
 PRESETS: Mapping[str, bool] = {

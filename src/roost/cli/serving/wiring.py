@@ -1,6 +1,7 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,13 +21,15 @@ from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service import audit as ledger_audit
+from roost.placement.service import events
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import KEEP_S, prune_changes
-from roost.platform.auth import Policy
+from roost.platform.auth import Policy, Unrestricted
 from roost.platform.database import Database
 from roost.platform.drain import Drain
 from roost.platform.env import Env
+from roost.platform.errors import DatabaseUnavailable
 from roost.platform.health import Health
 from roost.platform.health_routes import health_routes
 from roost.platform.http import Api, json_response
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from roost.platform.keystone import Keystone
 
 PRUNE_CHANGES_S = 60.0
+UNRESTRICTED = Unrestricted()
 METRICS, METRICS_OPENSTACK = "/metrics", "/metrics/openstack"
 
 API = Api()
@@ -68,6 +72,7 @@ class Parts:
     policy: Policy
     keystone: "Keystone | None"
     cloud: "CloudParts | None"
+    seeing_policy: Policy = UNRESTRICTED
     drain: Drain = field(default_factory=Drain)
     neutron: "HttpNeutron | None" = None
 
@@ -117,6 +122,7 @@ class Parts:
             policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
             keystone=keystone,
             cloud=cloud,
+            seeing_policy=policy_of("seeing") if cloud is None else UNRESTRICTED,
             neutron=neutron,
         )
 
@@ -161,9 +167,19 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     if "compute" in served:
         assert parts.cloud is not None
         routes += [_agent_announcement(config), mount("/roost", parts.cloud.seeing_routes())]
+    elif alone:
+        routes.append(mount("/roost", _event_routes(parts)))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
     routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
     return _application(parts, routes)
+
+
+def _event_routes(parts: Parts) -> list[Route]:
+    """Return the operator's side of a ledger alone: what it refused and repaired."""
+    from roost.seeing.api import event_routes
+    from roost.seeing.service.events import EventSource
+
+    return event_routes([EventSource(events.EVENTS, parts.database)], parts.seeing_policy)
 
 
 def agent_app(parts: Parts) -> Starlette:
@@ -222,6 +238,7 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
         parts.telemetry.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
         *_index_refreshes(config, parts),
+        *_refusals_kept(config, parts),
         *_ledger_audits(config, parts),
         *_neutron_polls(config, parts),
         *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
@@ -235,14 +252,37 @@ def _index_refreshes(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
     return [repeat(parts.ledger.index.fresh, "refreshing the index", interval_s=KEEP_S)]
 
 
+def _refusals_kept(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return what writes the refusals of a process that answers Placement requests."""
+    if config.role != "api" or "placement" not in config.services:
+        return []
+    return [_keep_refusals(parts.ledger)]
+
+
+async def _keep_refusals(ledger: Ledger) -> None:
+    """Write what was refused, again and again, and at the end what was refused since."""
+    keep = partial(events.keep_refusals, ledger)
+    try:
+        await repeat(keep, "keeping refusals", interval_s=events.KEEP_REFUSALS_S)
+    finally:
+        with suppress(DatabaseUnavailable):
+            await keep()
+
+
 def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """Return the audits of a process that reconciles: of a placement service alone, its first worker does."""
     alone = is_placement_alone(config.services) and config.number == 1
     elsewhere = bool(parts.settings.placement_client.url) and "placement" not in config.services
     if elsewhere or (config.role not in ("conductor", "reconciler") and not alone):
         return []
+    audit_s, kept = parts.settings.placement.audit_s, parts.settings.compute
     audit = partial(ledger_audit.reconcile, parts.ledger)
-    return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
+    days, rows = kept.keep_history_days, kept.keep_history_rows
+    purge = partial(events.EVENTS.purge, parts.database, keep_days=days, keep_rows=rows)
+    return [
+        repeat(audit, "auditing the ledger", interval_s=audit_s),
+        repeat(purge, "purging events of the ledger", interval_s=audit_s),
+    ]
 
 
 def _neutron_polls(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:

@@ -21,7 +21,7 @@ from roost.compute.service.history import find_deleted_server
 from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
-from roost.platform.request_ids import request_id_of
+from roost.platform.request_ids import global_request_id, request_id_of
 
 ACTION_LOG = "/os-instance-actions"
 """What of a server can be read after its delete. Source: Compute API, microversion 2.21, which every one has here."""
@@ -62,7 +62,11 @@ class Access(Struct, frozen=True):
     def requester(self) -> Requester:
         """Return who asks, for the record of an action."""
         return Requester(
-            request_id=self.request_id, project_id=self.project_id, user_id=self.user_id, is_admin=self.is_admin
+            request_id=self.request_id,
+            project_id=self.project_id,
+            user_id=self.user_id,
+            is_admin=self.is_admin,
+            global_request_id=global_request_id(),
         )
 
     @property

@@ -130,6 +130,14 @@ class HostRow(Struct, frozen=True):
     created: bool = False
 
 
+class HostStateChange(Struct, frozen=True, kw_only=True):
+    """A host as an operator's change left it, and what it was before."""
+
+    host: Host
+    was_disabled: bool
+    was_forced_down: bool
+
+
 class KnownHosts(Struct, frozen=True):
     """What is known of the hosts that an agent registers. names: of those that exist already.
 

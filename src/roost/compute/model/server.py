@@ -98,12 +98,16 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Requester(Struct, frozen=True, kw_only=True):
-    """Who asks for an action, as its record says. is_admin: locks do not hold the caller up."""
+    """Who asks for an action, as its record says. is_admin: locks do not hold the caller up.
+
+    global_request_id: what the caller calls the request, None where it does not say.
+    """
 
     request_id: str
     project_id: str
     user_id: str
     is_admin: bool = False
+    global_request_id: str | None = None
 
 
 class ServerUpdate(Struct, frozen=True, kw_only=True):

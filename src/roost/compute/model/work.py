@@ -164,11 +164,26 @@ class Move(Struct, frozen=True, kw_only=True):
     plan: Plan
 
 
+class Cause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which requirement left a server without a host, in one word, and where: a network, or one segment of it.
+
+    is_common: the network is routed or shared, so that figures name it: the others are as many as projects like.
+    """
+
+    requirement: str
+    network_id: str | None = None
+    network: str = ""
+    segment_id: str | None = None
+    segment: str = ""
+    is_common: bool = False
+
+
 class Failure(Struct, frozen=True, kw_only=True):
     """Why a server cannot be had, for its `fault` and for `explain`.
 
     message: one sentence for people. funnel: (requirement, hosts left), in order, where hosts ran out. aborted: a user
-    asked for it. kind: of what Roost believes of a host, and which the host may show to be wrong; else "".
+    asked for it. kind: of what Roost believes of a host, and which the host may show to be wrong; else "". cause: what
+    the funnel ended with, None where there is none.
     """
 
     message: str
@@ -176,6 +191,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     aborted: bool = False
     funnel: tuple[tuple[str, int], ...] = ()
     kind: str = ""
+    cause: Cause | None = None
 
 
 GUEST_LOST = "guest-lost"

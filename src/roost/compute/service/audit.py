@@ -15,6 +15,7 @@ from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.recoveries import recovery_sentence
 from roost.compute.rules.unknown_guests import describe_addresses
 from roost.compute.service.context import Compute
+from roost.compute.service.events import EVENTS
 from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.recovery import find_recovery
 from roost.compute.service.unknown_guests import list_unknown_guests
@@ -26,6 +27,7 @@ from roost.compute.store import hosts as host_rows
 from roost.compute.store import nics as nic_rows
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.crash import crash_point
+from roost.platform.drift import Drift
 from roost.seams.network import AttachedPort
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
@@ -272,4 +274,11 @@ async def _find_recovery(compute: Compute, _all: Sequence[str]) -> list[Finding[
 
 RECOVERY = Check(pages=all_at_once, look=_find_recovery, repairs={rules.WENT_BACK: None})
 
-AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, AGENTS, GUESTS, CLAIMS, SERVERS))
+
+async def _keep(compute: Compute, drifts: Sequence[Drift]) -> None:
+    await EVENTS.keep_repairs(compute.database, drifts)
+
+
+AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, AGENTS, GUESTS, CLAIMS, SERVERS), _keep)
+CLAIMS_AUDIT: Audit[Compute] = Audit((CLAIMS,), _keep)
+"""What is looked at more often."""

@@ -1,7 +1,7 @@
 """Servers that are being built, deleted or rolled back at the moment."""
 
 from roost.compute.model.work import Build
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import builds as store
 
 
@@ -10,3 +10,6 @@ async def list_builds(compute: Compute, *, limit: int) -> tuple[list[Build], int
     async with compute.database.transaction(snapshot=True) as tx:
         builds = await store.list_builds(tx, limit=limit)
         return builds, await store.count_builds(tx)
+
+
+count_builds_by_age = reading(store.count_by_age)

@@ -5,14 +5,12 @@ A conductor says that it is there as often as agents do; `silence.py` looks who 
 
 from collections.abc import Sequence
 
-import structlog
-
 from roost.compute.model.work import WORK_CHANNEL, Credentials
+from roost.compute.rules.events import of_hosts
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import cells as store
-
-log = structlog.get_logger()
 
 list_heartbeats = reading(store.list_heartbeats)
 count_silent_cells = reading(store.count_silent_cells)
@@ -22,7 +20,8 @@ async def beat(compute: Compute, conductor_id: str, cells: Sequence[str], creden
     """Record that a conductor of these cells is there; hosts of silent cells get servers again. cells: none for all."""
     async with compute.database.transaction() as tx:
         names = await store.beat(tx, conductor_id, cells, credentials)
+        recorded = await record(tx, of_hosts("open", sorted(names), "a conductor of its cell is there again"))
+    recorded.tell()
     if names:
-        log.info("a cell has live conductors again", hosts=len(names))
         await publish_hosts(compute, names)
         compute.wake(WORK_CHANNEL)

@@ -14,6 +14,7 @@ from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Failure, Guest
+from roost.compute.rules import events
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList, ReportOutcome
@@ -22,6 +23,7 @@ from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.agents import admit_call
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import NOTHING_RECORDED, Recorded, record
 from roost.compute.service.guest_orders import list_orders
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
@@ -192,6 +194,7 @@ async def _take_ordered(
 
     No mark: the records recover, and nothing was taken.
     """
+    recorded = NOTHING_RECORDED
     async with compute.database.transaction() as tx:
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
@@ -208,7 +211,7 @@ async def _take_ordered(
             outcome = rules.decide_reports(
                 reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works
             )
-            await _write_outcome(compute, tx, outcome, agent)
+            recorded = await _write_outcome(compute, tx, outcome, agent)
     if mark_told is not None:
         await begin_recovery(compute, agent, mark_told=mark_told, mark_known=before.value)
     if recovers:
@@ -217,11 +220,11 @@ async def _take_ordered(
         compute.wake(WORK_CHANNEL)
     if outcome.asked_again:
         compute.wake(GUEST_CHANNEL)
-    _log_lost(outcome.lost, agent)
+    recorded.tell()
     return outcome, mark_of(mark)
 
 
-async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> None:
+async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcome, agent: AgentIdentity) -> Recorded:
     await store.mark_guests(
         tx, begun=outcome.begun, states=outcome.states, sequences=outcome.sequences, agent_id=agent.id
     )
@@ -230,7 +233,7 @@ async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcom
     states = await watch_states(compute, tx, _servers_of(outcome))
     await store.activate_servers(tx, outcome.active)
     keys_seen = {(server_id, host) for server_id, (host, _) in outcome.changed.items()}
-    await _restore_servers(compute, tx, keys_seen)
+    keys_restored = await _restore_servers(compute, tx, keys_seen)
     changed = await store.change_servers(tx, outcome.changed)
     await action_log.finish(compute, tx, dict.fromkeys(changed))
     await store.keep_servers(tx, outcome.unchanged)
@@ -240,8 +243,9 @@ async def _write_outcome(compute: Compute, tx: Connection, outcome: ReportOutcom
     await store.resume_works(tx, outcome.resumed)
     await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
     await store.find_guests_again(tx, outcome.found_again)
-    await _restore_servers(compute, tx, outcome.found_again)
+    keys_restored |= await _restore_servers(compute, tx, outcome.found_again)
     await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats, states=states)
+    return await record(tx, [*events.of_lost(outcome.lost), *events.of_restored(keys_restored)])
 
 
 async def compare_guests(
@@ -278,14 +282,15 @@ async def compare_guests(
         )
 
     outcome = compare(guests)
+    recorded = NOTHING_RECORDED
     async with compute.database.transaction() as tx:
         if outcome.changes_guests:
-            await _write_list(compute, tx, outcome.keys_changed, compare, agent=agent)
+            recorded = await _write_list(compute, tx, outcome.keys_changed, compare, agent=agent)
         hosts_changed = await unknown_rows.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)
-    _log_lost(outcome.lost, agent)
+    recorded.tell()
     if mark.recovering:
         await note_listed(compute, hosts)
     else:
@@ -302,7 +307,7 @@ async def _write_list(
     compare: Callable[[Sequence[Guest]], GuestList],
     *,
     agent: AgentIdentity,
-) -> None:
+) -> Recorded:
     """Lock these guests, compare once more, and write what changes."""
     works = await store.lock_works(tx, {server_id for server_id, _ in keys})
     locked = await store.lock_guests(tx, keys)
@@ -319,18 +324,20 @@ async def _write_list(
     states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
     await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
     await store.find_guests_again(tx, changes.found_again)
-    await _restore_servers(compute, tx, changes.found_again)
+    keys_restored = await _restore_servers(compute, tx, changes.found_again)
     await announce(compute, tx, states)
+    return await record(tx, [*events.of_lost(changes.lost), *events.of_restored(keys_restored)])
 
 
-async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[GuestKey]) -> None:
-    """End the ERROR of servers whose guests are seen, where Roost had believed that they were lost; log it."""
-    for server_id, host in (await store.restore_servers(tx, keys) if keys else {}).items():
+async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[GuestKey]) -> set[GuestKey]:
+    """End the ERROR of servers whose guests are seen, where Roost had believed that they were lost; return which."""
+    hosts_by_server = await store.restore_servers(tx, keys) if keys else {}
+    for server_id, host in hosts_by_server.items():
         by = Requester(
             request_id=f"req-{compute.env.new_uuid()}", project_id=compute.default_project, user_id=compute.default_user
         )
         await action_log.begin(compute, tx, server_id, FOUND, by, event=FOUND_EVENT, host=host, finished=True)
-        log.info("found guest: its server is not in ERROR any more", server=server_id, host=host)
+    return set(hosts_by_server.items())
 
 
 def _servers_of(outcome: ReportOutcome) -> set[str]:
@@ -343,16 +350,6 @@ def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
     return {
         key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1], kind=GUEST_LOST) for key in sorted(keys)
     }
-
-
-def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
-    for server_id, host in sorted(keys):
-        log.warning(
-            "lost guest: its host no longer has it, and nobody asked for that",
-            server=server_id,
-            host=host,
-            agent=agent.id,
-        )
 
 
 list_host_names = reading(store.list_host_names)

@@ -3,6 +3,7 @@
 import structlog
 
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import EVENTS
 from roost.compute.store import history as store
 
 BATCH_MAX = 1000
@@ -11,12 +12,14 @@ BATCH_MAX = 1000
 log = structlog.get_logger()
 
 find_deleted_server = reading(store.find_server)
+list_of_request = reading(store.list_of_request)
 
 
 async def purge_history(compute: Compute) -> int:
     """Delete what is older than `keep_history_days`, and the oldest above `keep_history_rows`; return how many rows.
 
-    What is kept of deleted servers goes first; then the oldest actions of others, if that is not enough.
+    What is kept of deleted servers goes first; then the oldest actions of others, if that is not enough. Of events as
+    many rows are kept besides: a flood of refusals takes no server's history away.
     """
     settings = compute.settings
     purged = await _purge_older(compute, settings.keep_history_days, most=None)
@@ -31,6 +34,9 @@ async def purge_history(compute: Compute) -> int:
                 break
             freed += gone
         purged += freed
+    purged += await EVENTS.purge(
+        compute.database, keep_days=settings.keep_history_days, keep_rows=settings.keep_history_rows
+    )
     if purged:
         log.info("history was purged", rows=purged)
     return purged

@@ -16,11 +16,13 @@ from roost.compute.model.server import Requester
 from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.aggregates import ratios_by_host
+from roost.compute.rules.events import of_operator, of_returned, of_waiting
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.rules.waiting_hosts import WAITING_REASON, check_reports
 from roost.compute.service.agents import admit_call, log_older_agents
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record, requested_now
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
@@ -70,7 +72,7 @@ async def register_hosts(
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.transaction() as tx:
             # The leases first: an agent without the lease changes nothing of the host.
-            names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
+            names_new, returned = await _take_leases(compute, tx, [host.name for host in batch], agent)
             rows_written = await store.upsert_hosts(
                 tx,
                 batch,
@@ -81,9 +83,10 @@ async def register_hosts(
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
             await announce_hosts(compute, tx, "create", [row.host for row in rows_written if row.created])
+            waiting = [row.host.name for row in rows_written if row.created and row.host.waiting]
+            recorded = await record(tx, [*of_returned(returned), *of_waiting(waiting)])
             rows += rows_written
-    if waiting := [row.host.name for row in rows if row.host.waiting]:
-        log.warning("hosts wait until they are accepted", hosts=len(waiting), names=waiting[:NAMES_LOGGED_MAX])
+        recorded.tell()
     names_behind = [row.host.name for row in rows if row.state_published < row.state_wanted]
     if names_behind:
         await publish_hosts(compute, names_behind)
@@ -99,10 +102,13 @@ async def _check_reports(compute: Compute, reports: Sequence[HostReport], covere
 
 async def _take_leases(
     compute: Compute, tx: Connection, names: Sequence[str], agent: AgentIdentity | None
-) -> list[str]:
-    """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
+) -> tuple[list[str], frozenset[str]]:
+    """Take or renew the agent's leases; return the hosts that do not exist yet, and those that are back.
+
+    Raises HostHeld.
+    """
     if agent is None:
-        return []
+        return [], frozenset()
     down_after_s, renew_after_s = compute.settings.host_down_after_s, compute.settings.heard_again_s
     read = await leases_store.renew_leases(
         tx, dict.fromkeys(names, agent), renew_after_s=renew_after_s, lease_length_s=down_after_s
@@ -110,7 +116,7 @@ async def _take_leases(
     log_older_agents(read.hosts_fallen, read.leases_by_host)
     if refused := list_held_elsewhere(read.leases_by_host.values(), agent, host_down_after_s=down_after_s):
         raise HostHeld(refused[0].sentence(), refused[0].ends_in_s)
-    return [name for name in names if name not in read.leases_by_host]
+    return [name for name in names if name not in read.leases_by_host], read.hosts_returned
 
 
 def _upsert(report: HostReport) -> HostUpsert:
@@ -208,6 +214,7 @@ async def list_quiet_hosts(compute: Compute) -> set[str]:
 list_behind = reading(store.list_behind)
 count_closed_hosts = reading(store.count_closed_hosts)
 count_promising = reading(store.count_promising)
+count_host_states = reading(store.count_states)
 list_empty_aggregates = reading(store.list_empty_aggregates)
 has_enabled_host = reading(store.has_enabled_host)
 list_hosts = reading(store.list_hosts)
@@ -247,12 +254,14 @@ async def _set_state(
     by: Requester | None = None,
 ) -> Host:
     async with compute.database.transaction() as tx:
-        host = await store.set_host_state(
+        change = await store.set_host_state(
             tx, name, disabled=disabled, forced_down=forced_down, disabled_reason=disabled_reason
         )
-        await announce_hosts(compute, tx, "update", [] if host is None else [host], by)
-    if host is None:
-        raise HostNotFound(f"Compute host {name} could not be found.")
+        if change is None:
+            raise HostNotFound(f"Compute host {name} could not be found.")
+        await announce_hosts(compute, tx, "update", [change.host], by)
+        recorded = await record(tx, of_operator(change, by=requested_now()))
+    recorded.tell()
     await publish_hosts(compute, [name])
     return (await list_hosts(compute, [name]))[0]
 

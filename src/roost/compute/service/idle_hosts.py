@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 
-import structlog
-
 from roost.compute.rules import idle_hosts as rules
+from roost.compute.rules.events import of_idle
 from roost.compute.service.context import Compute
-from roost.compute.service.hosts import NAMES_LOGGED_MAX, publish_hosts
+from roost.compute.service.events import record
+from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import idle_hosts as store
 from roost.compute.store.hosts import read_clock
-
-log = structlog.get_logger()
 
 
 async def note_unbegun(compute: Compute, asked_s_by_host: Mapping[str, float]) -> None:
@@ -34,15 +32,10 @@ async def look(compute: Compute) -> dict[str, bool]:
         counts = await store.count_hosts(tx, {network for record in records for network in record.networks})
         changed = rules.judge_idle(records, counts, await read_clock(tx))
         await store.write_records(tx, changed)
-    closed_before = {record.host: record.idle for record in records}
-    idle_by_host = {record.host: record.idle for record in changed if record.idle != closed_before[record.host]}
-    _log(idle_by_host)
+        closed_before = {launches.host: launches.idle for launches in records}
+        idle_by_host = {each.host: each.idle for each in changed if each.idle != closed_before[each.host]}
+        recorded = await record(tx, of_idle(idle_by_host))
+    recorded.tell()
     if idle_by_host:
         await publish_hosts(compute, sorted(idle_by_host))
     return idle_by_host
-
-
-def _log(idle_by_host: Mapping[str, bool]) -> None:
-    for is_idle, text in ((True, "hosts are closed: they began no launch"), (False, "idle hosts are open again")):
-        if hosts := sorted(host for host, idle in idle_by_host.items() if idle is is_idle):
-            log.warning(text, hosts=len(hosts), names=hosts[:NAMES_LOGGED_MAX])

@@ -9,9 +9,11 @@ from roost.compute.errors import HostHeld
 from roost.compute.model.cloud import HostLease
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.agents import poll_of
+from roost.compute.rules.events import of_returned
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.agents import admit_call, admit_polls, log_older_agents, settle_polls
 from roost.compute.service.context import Compute
+from roost.compute.service.events import record
 from roost.compute.service.recovery import mark_of, notice_marks
 from roost.compute.store import agents as agent_rows
 from roost.compute.store import guests as guest_rows
@@ -86,10 +88,10 @@ async def _take_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
         as_of = 0.0
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
-            async with compute.database.connection() as connection:
-                read = await store.renew_leases(
-                    connection, batch, renew_after_s=renew_after_s, lease_length_s=lease_length_s
-                )
+            async with compute.database.transaction() as tx:
+                read = await store.renew_leases(tx, batch, renew_after_s=renew_after_s, lease_length_s=lease_length_s)
+                recorded = await record(tx, of_returned(read.hosts_returned))
+            recorded.tell()
             log_older_agents(read.hosts_fallen, read.leases_by_host)
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind

@@ -11,9 +11,11 @@ from roost.compute.model.server import Migration, MigrationFilter, Requester, Se
 from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Move, MoveKind, Plan, Stage
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
+from roost.compute.rules.events import of_fenced
 from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.quotas import check_growth
 from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
@@ -253,7 +255,10 @@ async def fence_guests(compute: Compute, hosts_by_server: Sequence[tuple[str, st
     """Fence the guests of servers that `owner` holds, where their hosts are down; return the servers of those."""
     async with compute.database.transaction() as tx:
         works_locked = await work_rows.lock_work(tx, [server_id for server_id, _ in hosts_by_server], owner=owner)
-        return await store.fence_guests(tx, [pair for pair in hosts_by_server if pair[0] in works_locked])
+        fenced, keys_new = await store.fence_guests(tx, [pair for pair in hosts_by_server if pair[0] in works_locked])
+        recorded = await record(tx, of_fenced(keys_new))
+    recorded.tell()
+    return fenced
 
 
 async def withdraw_elsewhere(compute: Compute, kept_hosts: Sequence[tuple[str, str | None]], *, owner: str) -> set[str]:
@@ -263,7 +268,11 @@ async def withdraw_elsewhere(compute: Compute, kept_hosts: Sequence[tuple[str, s
     """
     async with compute.database.transaction() as tx:
         works_locked = await work_rows.lock_work(tx, [server_id for server_id, _ in kept_hosts], owner=owner)
-        remaining = await store.withdraw_elsewhere(tx, [pair for pair in kept_hosts if pair[0] in works_locked])
+        remaining, keys_fenced = await store.withdraw_elsewhere(
+            tx, [pair for pair in kept_hosts if pair[0] in works_locked]
+        )
+        recorded = await record(tx, of_fenced(keys_fenced))
+    recorded.tell()
     if remaining:
         compute.wake(GUEST_CHANNEL)
     return remaining | ({server_id for server_id, _ in kept_hosts} - works_locked.keys())

@@ -13,9 +13,11 @@ from roost.compute.model.server import Requester
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import own_states as rules
 from roost.compute.rules.actions import STOP
+from roost.compute.rules.events import of_own_states
 from roost.compute.rules.own_states import OwnOutcome
 from roost.compute.service import action_log
 from roost.compute.service.context import Compute
+from roost.compute.service.events import record
 from roost.compute.service.notifications import announce, announce_guests_ended, watch_states
 from roost.compute.store import actions as action_rows
 from roost.compute.store import guests as guest_rows
@@ -50,11 +52,18 @@ async def take_own_states(
         many = [host for host, count in ended_by_host.items() if count >= rules.MANY]
         whole_hosts = sorted(set(many) - await store.list_hosts_running(tx, many)) if many else []
         await announce_guests_ended(compute, tx, {host: ended_by_host[host] for host in whole_hosts})
+        recorded = await record(
+            tx,
+            of_own_states(
+                {key: guest.power_state for key, guest in outcome.ended.items()},
+                {key: outcome.desired_by_key[key] for key in outcome.undone},
+            ),
+        )
     if outcome.undone or outcome.repeated:
         compute.wake(GUEST_CHANNEL)
     for host in whole_hosts:
         log.warning("all guests of a host stopped at once", host=host, guests=ended_by_host[host])
-    _log_guests(outcome, whole_hosts)
+    recorded.tell()
     return outcome.answers
 
 
@@ -77,18 +86,3 @@ def _nobody(compute: Compute) -> Requester:
     return Requester(
         request_id=f"req-{compute.env.new_uuid()}", project_id=compute.default_project, user_id=compute.default_user
     )
-
-
-def _log_guests(outcome: OwnOutcome, whole_hosts: Sequence[str]) -> None:
-    for (server_id, host), guest in outcome.ended.items():
-        if host not in whole_hosts:
-            log.warning("a guest stopped by itself", server=server_id, host=host, power_state=guest.power_state)
-    for (server_id, host), guest in (outcome.undone | outcome.repeated).items():
-        desired = outcome.desired_by_key[server_id, host]
-        log.warning(
-            "a guest is not what it is to be; it is asked for that again",
-            server=server_id,
-            host=host,
-            state=guest.state,
-            desired=desired,
-        )

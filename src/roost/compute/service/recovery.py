@@ -5,22 +5,21 @@ Meanwhile conductors lease no work, agents get no orders and no report counts, a
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-import structlog
-
 from roost.compute.model.recovery import MarkRow, Recovery
 from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.rules import marks
 from roost.compute.rules import recoveries as rules
+from roost.compute.rules.events import of_records
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record
 from roost.compute.service.unknown_guests import hold_addresses
 from roost.compute.store import recovery as store
 from roost.platform.errors import Conflict
+from roost.platform.events import LOSS, REPAIR
 from roost.seams.agent import AgentIdentity
 
 ENDED_BY_LISTS = "lists"
 ENDED_BY_OPERATOR = "operator"
-
-log = structlog.get_logger()
 
 
 class NoRecovery(Conflict):
@@ -74,8 +73,10 @@ async def begin_recovery(compute: Compute, agent: AgentIdentity, *, mark_told: i
     """Stop all that would act on records that went back, until the hosts have said what they have."""
     async with compute.database.transaction() as tx:
         began = await store.begin(tx, agent.id, agent.label, mark_told=mark_told, mark_known=mark_known)
+        reason = f"agent {agent.label} was told mark {mark_told}, and the records know of {mark_known}"
+        recorded = await record(tx, of_records(LOSS, f"the records went back in time: {reason}") if began else [])
     if began:
-        log.error("the records went back in time", agent=agent.label, mark_told=mark_told, mark_known=mark_known)
+        recorded.tell()
         compute.wake(GUEST_CHANNEL)
 
 
@@ -96,8 +97,10 @@ async def look(compute: Compute) -> Recovery | None:
     """
     async with compute.database.transaction() as tx:
         began = await store.note_database(tx)
+        reason = "the database is another one than before: hosts list their guests before anything is launched"
+        recorded = await record(tx, of_records(LOSS, reason) if began else [])
     if began:
-        log.warning("the database is another one than before: hosts list their guests before anything is launched")
+        recorded.tell()
         compute.wake(GUEST_CHANNEL)
     recovery = await find_recovery(compute)
     if recovery is None or not rules.is_over(recovery, host_down_after_s=compute.settings.host_down_after_s):
@@ -124,7 +127,9 @@ async def end_recovery(compute: Compute) -> Recovery:
 async def _end(compute: Compute, recovery: Recovery, ended_by: str) -> None:
     async with compute.database.transaction() as tx:
         ended = await store.end(tx, recovery.id, ended_by=ended_by)
+        reason = f"the records follow the hosts again after {recovery.age_s:.0f} s: {ended_by}"
+        recorded = await record(tx, of_records(REPAIR, reason) if ended else [])
     if ended:
-        log.warning("the records follow the hosts again", ended_by=ended_by, after_s=round(recovery.age_s))
+        recorded.tell()
         compute.wake(WORK_CHANNEL)
         compute.wake(GUEST_CHANNEL)

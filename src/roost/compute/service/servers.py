@@ -44,6 +44,7 @@ from roost.compute.store import hosts as hosts_store
 from roost.compute.store import quotas as quotas_store
 from roost.compute.store import servers as store
 from roost.platform.database import Connection
+from roost.platform.request_ids import global_request_id
 from roost.platform.retries import retried
 from roost.seams.compute import ForcedHost, RequestSpec
 
@@ -108,7 +109,7 @@ async def create_servers(
             spec=spec,
             request_id=request_id,
         )
-        await store.insert_servers(tx, new)
+        await store.insert_servers(tx, new, global_request_id=global_request_id())
         await announce_new(compute, tx, ids)
     compute.wake(WORK_CHANNEL)
     return new

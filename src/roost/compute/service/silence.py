@@ -1,21 +1,18 @@
 """The watch over hosts that fall silent, in the processes that hear the agents. It heals: what it notes is state."""
 
-from collections.abc import Mapping
 from datetime import datetime
 
-import structlog
-
 from roost.compute.rules import silence as rules
+from roost.compute.rules.events import of_hosts, of_promises_kept, of_silent_cells, of_too_old
 from roost.compute.rules.silence import Listening
 from roost.compute.service.context import Compute
-from roost.compute.service.hosts import NAMES_LOGGED_MAX, publish_hosts
+from roost.compute.service.events import record
+from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import cells as cell_rows
 from roost.compute.store import hosts as store
 
 PROMISE_MARGIN = 1.1
 """What the time that an agent promises is multiplied by: its clock may be slower than the database's."""
-
-log = structlog.get_logger()
 
 
 class SilenceWatch:
@@ -46,16 +43,17 @@ class SilenceWatch:
                     listened_s=rules.listened_s(listening),
                 )
                 cells_by_host = await cell_rows.note_silent_cells(tx, silent_after_s=silent_after_s)
+            recorded = await record(
+                tx,
+                [
+                    *of_hosts("silent", names, "its agent was not heard of"),
+                    *of_promises_kept(names_fenced),
+                    *of_silent_cells(cells_by_host),
+                    *of_too_old(too_old_by_host, version_min=settings.service_version_min),
+                ],
+            )
         self._listening = listening
-        if cells_by_host:
-            cells = sorted(set(cells_by_host.values()))
-            log.warning("cells have no live conductor", cells=cells, hosts=len(cells_by_host))
-        if names:
-            log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
-        if names_fenced:
-            log.warning("silent hosts have fenced their guests as they promised", hosts=names_fenced[:NAMES_LOGGED_MAX])
-        if too_old_by_host:
-            log_too_old(too_old_by_host, version_min=settings.service_version_min)
+        recorded.tell()
         if names or cells_by_host or too_old_by_host:
             await publish_hosts(compute, sorted({*names, *cells_by_host, *too_old_by_host}))
             async with compute.database.connection() as connection:
@@ -64,14 +62,3 @@ class SilenceWatch:
 
     def _listen_on(self, before: Listening | None, now: datetime) -> Listening:
         return rules.listen_on(before, now, gap_max_s=self._compute.settings.gap_max_s)
-
-
-def log_too_old(too_old_by_host: Mapping[str, bool], *, version_min: int) -> None:
-    """Log which hosts were closed for their agents, and which were opened again."""
-    closed = sorted(host for host, too_old in too_old_by_host.items() if too_old)
-    opened = sorted(too_old_by_host.keys() - set(closed))
-    if closed:
-        text = "hosts are closed: their agents are too old"
-        log.warning(text, hosts=len(closed), names=closed[:NAMES_LOGGED_MAX], service_version_min=version_min)
-    if opened:
-        log.warning("hosts with newer agents are open again", hosts=len(opened), names=opened[:NAMES_LOGGED_MAX])

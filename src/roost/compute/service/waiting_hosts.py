@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-import structlog
-
 from roost.compute.errors import NoHostWaiting
 from roost.compute.model.cloud import Host
 from roost.compute.rules.agent_tokens import HostPatterns, check_patterns
+from roost.compute.rules.events import of_hosts
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record, requested_now
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import waiting_hosts as store
-
-log = structlog.get_logger()
 
 
 async def accept_hosts(compute: Compute, patterns: Sequence[str]) -> list[Host]:
@@ -28,8 +26,9 @@ async def accept_hosts(compute: Compute, patterns: Sequence[str]) -> list[Host]:
                 raise NoHostWaiting(f"no host that waits is called {pattern}: roost-manage host list --waiting")
         accepted = await store.accept(tx, list(filter(HostPatterns(patterns).covers, waiting)))
         await announce_hosts(compute, tx, "update", accepted)
-    names = sorted(host.name for host in accepted)
-    log.info("hosts are accepted", names=names)
+        names = sorted(host.name for host in accepted)
+        recorded = await record(tx, of_hosts("open", names, "an operator accepted it", by=requested_now()))
+    recorded.tell()
     await publish_hosts(compute, names)
     return sorted(accepted, key=lambda host: host.name)
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, Failure, Marks, Stage, StageChange, Work
+from roost.compute.rules.events import find_occurrence, of_fenced
 from roost.compute.rules.guests import lost_guest_sentence
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.action_log import add_steps
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.events import record
 from roost.compute.service.notifications import watch_states
 from roost.compute.store import moves, servers
 from roost.compute.store import work as store
@@ -76,8 +78,10 @@ async def change_stages(
         await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
         steps = [(marks_by_server[change.server_id], change) for change in changes_held]
         await add_steps(compute, tx, steps, states)
+        recorded = await record(tx, [o for marks, change in steps if (o := find_occurrence(marks, change)) is not None])
         await moves.write_moves(tx, changes_held)
         await store.finish_work(tx, changes_held)
+    recorded.tell()
     if any(change.guest_host or change.guests_wanted for change in changes_held):
         compute.wake(GUEST_CHANNEL)
     return {change.server_id: change for change in changes_held}
@@ -131,11 +135,13 @@ async def withdraw_guests(
     """
     async with compute.database.transaction() as tx:
         marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
-        remaining = await store.withdraw_guests(tx, list(marks_by_server))
+        remaining, keys_fenced = await store.withdraw_guests(tx, list(marks_by_server))
         if remaining and unknown_too:
             await destroy_unknown_guests_of(tx, list(remaining))
         if remaining:
             await servers.mark_gone(tx, list(remaining))
+        recorded = await record(tx, of_fenced(keys_fenced))
+    recorded.tell()
     if remaining:
         compute.wake(GUEST_CHANNEL)
     return remaining | (set(server_ids) - marks_by_server.keys())

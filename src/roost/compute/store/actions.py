@@ -93,8 +93,8 @@ async def set_locked(tx: Connection, server_id: str, *, locked: bool, reason: st
 
 
 INSERT_ACTION = """-- compute.insert_action
-INSERT INTO compute.action (server_id, request_id, name, project_id, user_id, events)
-VALUES ($1, $2, $3, $4, $5, CASE WHEN $6 = '' THEN '[]' ELSE jsonb_build_array(jsonb_build_object(
+INSERT INTO compute.action (server_id, request_id, global_request_id, name, project_id, user_id, events)
+VALUES ($1, $2, $9, $3, $4, $5, CASE WHEN $6 = '' THEN '[]' ELSE jsonb_build_array(jsonb_build_object(
     'name', $6::text, 'host', $7::text, 'started_at', now(), 'finished_at', CASE WHEN $8 THEN now() END,
     'result', CASE WHEN $8 THEN 'Success' END)) END)
 RETURNING id"""
@@ -112,7 +112,16 @@ async def insert_action(
 ) -> int:
     """Insert an action of the server with its first event, if it has one; return its id. finished: the event is."""
     action_id: int = await tx.fetchval(
-        INSERT_ACTION, server_id, by.request_id, name, by.project_id, by.user_id, event, host, finished
+        INSERT_ACTION,
+        server_id,
+        by.request_id,
+        name,
+        by.project_id,
+        by.user_id,
+        event,
+        host,
+        finished,
+        by.global_request_id,
     )
     return action_id
 

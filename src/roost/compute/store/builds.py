@@ -1,5 +1,7 @@
 """Servers whose work is not done, with the host that each is on its way to or from."""
 
+from collections.abc import Sequence
+
 from roost.compute.model.work import Build, Stage
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
@@ -23,6 +25,20 @@ ORDER BY w.created_at, w.server_id LIMIT $1
 COUNT_BUILDS = """-- compute.count_builds
 SELECT count(*) FROM compute.work
 """
+
+
+COUNT_BY_AGE = """-- compute.count_builds_by_age
+SELECT CASE WHEN deleting THEN 'delete' ELSE stage END AS stage,
+    width_bucket(extract(epoch FROM clock_timestamp() - created_at)::double precision, $1::double precision[]) AS age,
+    count(*) AS builds
+FROM compute.work GROUP BY 1, 2
+"""
+
+
+async def count_by_age(tx: Connection, bounds_s: Sequence[float]) -> dict[tuple[Stage, int], int]:
+    """Return (stage, how many of the ascending bounds its age has passed) -> how many builds."""
+    rows = await tx.fetch(COUNT_BY_AGE, list(bounds_s))
+    return {(Stage(row["stage"]), row["age"]): row["builds"] for row in rows}
 
 
 async def list_builds(tx: Connection, *, limit: int) -> list[Build]:

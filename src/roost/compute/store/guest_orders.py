@@ -24,10 +24,16 @@ ORDERS = f"""
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
     s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
     coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting'), false) AS soft,
-    CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting
+    CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting,
+    coalesce(a.request_id, s.request_id, '') AS request_id,
+    coalesce(CASE WHEN a.request_id IS NULL THEN s.global_request_id ELSE a.global_request_id END, '')
+        AS global_request_id
 FROM compute.guest g
 JOIN compute.host h ON h.name = g.host AND h.agent_id = $1
 LEFT JOIN compute.server s ON s.id = g.server_id
+LEFT JOIN LATERAL (
+    SELECT request_id, global_request_id FROM compute.action WHERE server_id = g.server_id ORDER BY id DESC LIMIT 1
+) AS a ON true
 LEFT JOIN compute.guest d
     ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
 WHERE g.reported IS DISTINCT FROM g.desired
@@ -74,6 +80,8 @@ async def list_orders(
             ram_mb=spec.memory_mb,
             disk_gb=spec.disk_gb,
             ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
+            request_id=row["request_id"],
+            global_request_id=row["global_request_id"],
         )
         orders.append(_described(order, row, spec) if described else order)
     return orders

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from roost.compute.model.agents import DeclaredHosts
-from roost.compute.model.cloud import Host, HostRow, HostUpsert, HostUse
+from roost.compute.model.cloud import Host, HostRow, HostStateChange, HostUpsert, HostUse
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 
@@ -203,6 +203,19 @@ async def count_closed_hosts(tx: Connection) -> tuple[int, int, int, int, int]:
     return (row["down"], row["disabled"], row["cell_silent"], row["too_old"], row["idle"])
 
 
+# Each host is counted once, by the first of these that it is.
+COUNT_STATES = """-- compute.count_host_states
+SELECT CASE WHEN waiting THEN 'waiting' WHEN silent OR forced_down THEN 'silent'
+    WHEN disabled OR cell_silent OR too_old OR idle THEN 'closed' ELSE 'up' END AS state, count(*) AS hosts
+FROM compute.host GROUP BY 1"""
+HOST_STATES = ("up", "silent", "closed", "waiting")
+
+
+async def count_states(tx: Connection) -> dict[str, int]:
+    """Return state -> how many hosts: up, silent (or forced down), closed for servers, or waiting to be accepted."""
+    return dict.fromkeys(HOST_STATES, 0) | {row["state"]: row["hosts"] for row in await tx.fetch(COUNT_STATES)}
+
+
 COUNT_PROMISING = """-- compute.count_promising_hosts
 SELECT count(*) FILTER (WHERE fence_after_s IS NOT NULL AND promised_at = seen_at) AS promising, count(*) AS hosts
 FROM compute.host"""
@@ -294,15 +307,21 @@ UPDATE compute.host SET disabled = coalesce($2, disabled), forced_down = coalesc
     disabled_reason = CASE WHEN coalesce($2, disabled) THEN coalesce($4, disabled_reason) END,
     waiting = waiting AND coalesce($2, disabled),
     wanted = wanted + (coalesce($2, disabled) <> disabled OR coalesce($3, forced_down) <> forced_down)::int
-WHERE name = $1 RETURNING {COLUMNS}"""
+FROM (SELECT name AS name_locked, disabled AS was_disabled, forced_down AS was_forced_down
+    FROM compute.host WHERE name = $1 FOR NO KEY UPDATE) AS before
+WHERE name = name_locked RETURNING {COLUMNS}, was_disabled, was_forced_down"""
 
 
 async def set_host_state(
     tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None, disabled_reason: str | None
-) -> Host | None:
-    """Change the host; return it as it is then, None where there is none."""
+) -> HostStateChange | None:
+    """Change the host; return it as it is then, and what it was before, None where there is none."""
     row = await tx.fetchrow(SET_HOST_STATE, name, disabled, forced_down, disabled_reason)
-    return None if row is None else _row(row).host
+    if row is None:
+        return None
+    fields = dict(row)
+    was_disabled, was_forced_down = fields.pop("was_disabled"), fields.pop("was_forced_down")
+    return HostStateChange(host=_row(fields).host, was_disabled=was_disabled, was_forced_down=was_forced_down)
 
 
 LIST_BELOW = """-- compute.list_hosts_below

@@ -18,12 +18,14 @@ class LeasesRead(Struct, frozen=True, kw_only=True):
     """The leases after agents took what they could; hosts that do not exist are left out.
 
     hosts_behind: those of which something is to be published now: that they are back, at least. hosts_fallen: those
-    whose agents are of a lower service version than before. now_s: the database's time, in seconds since 1970.
+    whose agents are of a lower service version than before. hosts_returned: those that were silent before. now_s: the
+    database's time, in seconds since 1970.
     """
 
     leases_by_host: dict[str, HostLease]
     hosts_behind: frozenset[str]
     hosts_fallen: frozenset[str]
+    hosts_returned: frozenset[str]
     now_s: float
 
 
@@ -36,7 +38,8 @@ WITH asked AS (
         AS a (name, agent_id, agent_label, service_version, fence_after_s)
 ), due AS MATERIALIZED (
     SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s,
-        asked.service_version BETWEEN 1 AND host.service_version - 1 AS fallen
+        asked.service_version BETWEEN 1 AND host.service_version - 1 AS fallen,
+        host.silent AND host.seen_at IS NOT NULL AS returned
     FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
@@ -50,15 +53,16 @@ WITH asked AS (
         fence_after_s = due.fence_after_s, lease_length_s = $7, promised_at = now(), promised_by = due.agent_id,
         promise_kept = false,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
-    FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind, due.fallen
+    FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind, due.fallen, due.returned
 )
 SELECT array_agg(host.name) AS names, host.agent_id, host.agent_label, host.agent_since,
-    coalesce(taken.behind, false) AS behind, coalesce(taken.fallen, false) AS fallen, taken.name IS NOT NULL
+    coalesce(taken.behind, false) AS behind, coalesce(taken.fallen, false) AS fallen,
+    coalesce(taken.returned, false) AS returned, taken.name IS NOT NULL
         OR coalesce(host.agent_id = asked.agent_id AND NOT host.silent AND {HEARD_WITHIN.format("$4")}, false) AS held,
     CASE WHEN taken.name IS NULL AND host.agent_id <> asked.agent_id
         THEN extract(epoch FROM now() - {SEEN_AT})::double precision END AS heard_s,
     extract(epoch FROM now())::double precision AS now_s
-FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7, 8"""
+FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7, 8, 9"""
 
 
 async def renew_leases(
@@ -83,6 +87,7 @@ async def renew_leases(
         leases_by_host={name: lease for row in rows for name, lease in _leases(row).items()},
         hosts_behind=frozenset(name for row in rows if row["behind"] for name in row["names"]),
         hosts_fallen=frozenset(name for row in rows if row["fallen"] for name in row["names"]),
+        hosts_returned=frozenset(name for row in rows if row["returned"] for name in row["names"]),
         now_s=rows[0]["now_s"] if rows else 0.0,
     )
 

@@ -1,6 +1,7 @@
 """SQL of moves: begun with the work that carries them, written by its stages, listed."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import astuple
@@ -10,6 +11,7 @@ from roost.compute.model.work import Failure, GuestPlace, Marks, Move, MoveKind,
 from roost.compute.store.hosts import IS_PROMISE_KEPT
 from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
+from roost.seams.agent import GuestKey
 
 INSERT_MOVE = """-- compute.insert_move
 INSERT INTO compute.move (uuid, server_id, kind, status, source_host, project_id, user_id, plan)
@@ -157,14 +159,24 @@ WITH down AS MATERIALIZED (
 )
 UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, host.fenced_by)
 FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host) JOIN down AS host ON host.name = f.host
-WHERE g.server_id = f.server_id AND g.host = f.host AND (host.fenced_by = 'order' OR {IS_PROMISED})
-RETURNING g.server_id
+JOIN compute.guest before ON before.server_id = f.server_id AND before.host = f.host
+WHERE g.server_id = f.server_id AND g.host = f.host
+    AND (host.fenced_by = 'order' OR {IS_PROMISED})
+RETURNING g.server_id, g.host, before.fenced_by IS NULL AS fenced_now
 """  # noqa: S608 - constants
 
 
-async def fence_guests(tx: Connection, hosts_by_server: Sequence[tuple[str, str]]) -> set[str]:
-    """Fence the guests whose hosts are down, under the locks of the work rows; return the servers of those."""
-    return {row[0] for row in await tx.fetch(FENCE_GUESTS, *columns_of(hosts_by_server))}
+async def fence_guests(tx: Connection, hosts_by_server: Sequence[tuple[str, str]]) -> tuple[set[str], set[GuestKey]]:
+    """Fence the guests whose hosts are down, under the locks of the work rows.
+
+    Return the servers of those, and which guests were not fenced before.
+    """
+    rows = await tx.fetch(FENCE_GUESTS, *columns_of(hosts_by_server))
+    return {row["server_id"] for row in rows}, _fenced_now(rows)
+
+
+def _fenced_now(rows: Sequence[Any]) -> set[GuestKey]:
+    return {(row["server_id"], row["host"]) for row in rows if row["fenced_now"]}
 
 
 # Of those that nobody began nothing is left; the rest are to go.
@@ -177,19 +189,26 @@ WHERE g.server_id = keep.server_id AND g.host IS DISTINCT FROM keep.host
 WITHDRAW_ELSEWHERE = """-- compute.withdraw_elsewhere
 UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, CASE WHEN h.forced_down THEN 'order'
     WHEN h.silent AND g.desired = g.reported AND g.desired IN ('stopped', 'suspended', 'incoming') THEN 'stopped' END)
-FROM unnest($1::uuid[], $2::text[]) AS keep (server_id, host), compute.host h
+FROM unnest($1::uuid[], $2::text[]) AS keep (server_id, host), compute.guest before, compute.host h
 WHERE g.server_id = keep.server_id AND g.host IS DISTINCT FROM keep.host AND h.name = g.host
-RETURNING g.server_id, g.fenced_by
+    AND before.server_id = g.server_id AND before.host = g.host
+RETURNING g.server_id, g.host, g.fenced_by, g.fenced_by IS NOT NULL AND before.fenced_by IS NULL AS fenced_now
 """
 
 
-async def withdraw_elsewhere(tx: Connection, kept_hosts: Sequence[tuple[str, str | None]]) -> set[str]:
-    """Withdraw the guests of servers but for those on a host each; return the servers that may still have others."""
+async def withdraw_elsewhere(
+    tx: Connection, kept_hosts: Sequence[tuple[str, str | None]]
+) -> tuple[set[str], set[GuestKey]]:
+    """Withdraw the guests of servers but for those on a host each.
+
+    Return the servers that may still have others, and which guests were not fenced before and are now.
+    """
     if not kept_hosts:
-        return set()
+        return set(), set()
     columns = columns_of(kept_hosts)
     await tx.execute(DELETE_UNBEGUN, *columns)
-    return {row["server_id"] for row in await tx.fetch(WITHDRAW_ELSEWHERE, *columns) if row["fenced_by"] is None}
+    rows = await tx.fetch(WITHDRAW_ELSEWHERE, *columns)
+    return {row["server_id"] for row in rows if row["fenced_by"] is None}, _fenced_now(rows)
 
 
 FIND_OPEN = """-- compute.find_open_move

@@ -15,17 +15,17 @@ from roost.platform.turns import in_turns
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
-    reservation_id, spec, tags, request_id, hostname, task_state)
+    reservation_id, spec, tags, request_id, hostname, task_state, global_request_id)
 SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, $11::text[], $12, hostname,
-    'scheduling'
+    'scheduling', $14
 FROM unnest($1::uuid[], $2::text[], $13::text[]) WITH ORDINALITY AS new (id, name, hostname, index) ORDER BY index"""
 
 INSERT_WORK = """-- compute.insert_work
 INSERT INTO compute.work (server_id, stage, project_id) SELECT id, $2, $3 FROM unnest($1::uuid[]) AS id"""
 
 
-async def insert_servers(tx: Connection, new: NewServers) -> None:
-    """Insert the servers, and for each the work row that makes it."""
+async def insert_servers(tx: Connection, new: NewServers, *, global_request_id: str | None = None) -> None:
+    """Insert the servers, and for each the work row that makes it. global_request_id: as the caller has it."""
     await tx.execute(
         INSERT_SERVERS,
         new.server_ids,
@@ -41,6 +41,7 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
         new.request.tags,
         new.request_id,
         new.hostnames,
+        global_request_id,
     )
     await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value, new.project_id)
 
@@ -156,6 +157,16 @@ async def find_server(tx: Connection, server_id: str) -> Server | None:
     """Return the server, unless it is gone."""
     row = await tx.fetchrow(FIND_SERVER, server_id)
     return None if row is None else _server(row)
+
+
+GET_SERVERS = f"""-- compute.get_servers
+SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[]) AND server.deleted_at IS NULL"""
+
+
+async def get_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str, Server]:
+    """Return the servers by id; those that are gone are left out."""
+    servers = await in_turns(_server, await tx.fetch(GET_SERVERS, server_ids))
+    return {server.id: server for server in servers}
 
 
 HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) AS port,

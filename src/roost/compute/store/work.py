@@ -12,6 +12,7 @@ from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE, list_servers_with_unknown_guests
 from roost.platform.database import Connection
+from roost.seams.agent import GuestKey
 from roost.seams.compute import ServerState
 
 # The time of the statement, since an index cannot be searched for one that goes on.
@@ -251,20 +252,22 @@ DELETE FROM compute.guest AS g USING (
 WITHDRAW_BEGUN = """-- compute.withdraw_begun
 UPDATE compute.guest AS g SET desired = 'absent',
     fenced_by = coalesce(g.fenced_by, CASE WHEN h.forced_down THEN 'order' END)
-FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[])
-RETURNING g.server_id, g.fenced_by
+FROM compute.host h, compute.guest before
+WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) AND before.server_id = g.server_id AND before.host = g.host
+RETURNING g.server_id, g.host, g.fenced_by, g.fenced_by IS NOT NULL AND before.fenced_by IS NULL AS fenced_now
 """
 
 
-async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> tuple[set[str], set[GuestKey]]:
     """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest.
 
-    A guest that the records do not know is one.
+    A guest that the records do not know is one. Also return which guests were not fenced before and are now.
     """
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
     remaining = {row["server_id"] for row in rows if row["fenced_by"] is None}
-    return remaining | await list_servers_with_unknown_guests(tx, server_ids)
+    keys_fenced = {(row["server_id"], row["host"]) for row in rows if row["fenced_now"]}
+    return remaining | await list_servers_with_unknown_guests(tx, server_ids), keys_fenced
 
 
 # Of the present attempt alone: a server that moves has a guest on its source.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import PortFilter
 from roost.network.rules import capacity, segments, uses
@@ -13,6 +14,7 @@ from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.errors import Conflict
 from roost.seams import network as seam
 
 
@@ -45,6 +47,30 @@ async def list_network_ids(networks: Networks, *, limit: int, project_id: str | 
     """See NetworkClient.list_network_ids."""
     async with networks.database.transaction() as tx:
         return await store.list_network_ids(tx, limit, project_id)
+
+
+async def find_networks(networks: Networks, refs: Sequence[str]) -> list[seam.NetworkView]:
+    """Return a network for each id or name, in order. Raises NetworkNotFound, and Conflict for a name of several."""
+    async with networks.database.connection() as connection:
+        known = await store.find_network_ids(connection, list(refs))
+    ids = []
+    for ref in refs:
+        matches = [network_id for network_id, _ in known if network_id == ref]
+        matches = matches or [network_id for network_id, name in known if name == ref]
+        if not matches:
+            raise NetworkNotFound(f"Network {ref} could not be found.")
+        if len(matches) > 1:
+            raise Conflict(f"{len(matches)} networks are called {ref}: expected the id of one: {', '.join(matches)}.")
+        ids += matches
+    views = await get_networks(networks, ids)
+    return [views[network_id] for network_id in ids]
+
+
+async def list_networks(networks: Networks) -> list[seam.NetworkView]:
+    """Return every network, by name."""
+    async with networks.database.connection() as connection:
+        ids = [network.id for network in await store.list_networks(connection)]
+    return sorted((await get_networks(networks, ids)).values(), key=lambda network: (network.name, network.id))
 
 
 async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict[str, str]:

@@ -35,6 +35,17 @@ async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> lis
     return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids)]
 
 
+FIND_NETWORK_IDS = """
+-- network.find_network_ids
+SELECT id, name FROM network.network WHERE id::text = ANY($1::text[]) OR name = ANY($1) ORDER BY created_at, id
+"""
+
+
+async def find_network_ids(tx: Connection, refs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (id, name) of the networks with these ids or names, the oldest first."""
+    return [(row["id"], row["name"]) for row in await tx.fetch(FIND_NETWORK_IDS, refs)]
+
+
 LIST_REACHABLE = """
 -- network.list_reachable
 SELECT id, project_id, shared, external FROM network.network WHERE project_id = $1 OR shared OR external ORDER BY id

@@ -18,9 +18,10 @@ from roost.placement.api.bodies import BOUNDS, check, decode, work_on
 from roost.placement.api.errors import refusal
 from roost.placement.api.policies import ADMIN_OR_SERVICE, admin_or_service
 from roost.placement.api.protocol import answer, provider_uuid
-from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
+from roost.placement.errors import AllocationsRefused, ConsumerNotFound, ResourceClassNotFound
 from roost.placement.model import NameKind
 from roost.placement.service import claims as claims_service
+from roost.placement.service import events as events_service
 from roost.placement.service import implied as implied_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
@@ -144,7 +145,10 @@ class Allocations:
             raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
         answered = await implied_service.claim_one(self.ledger, group)
         if isinstance(answered, Refused):
-            raise refusal(answered)
+            refused = refusal(answered)
+            if isinstance(refused, AllocationsRefused):
+                events_service.note_claim(self.ledger, group, answered, str(refused))
+            raise refused
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""

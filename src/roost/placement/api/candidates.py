@@ -11,6 +11,7 @@ from roost.placement.api.protocol import answer, answer_bytes
 from roost.placement.search.answers import encode
 from roost.placement.search.query import read_candidates
 from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
+from roost.placement.service import events as events_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.operations import Operation, Operations, Rule, Versions, version_of
@@ -43,6 +44,7 @@ class CandidateOperations:
             return answer_bytes(request, body, headers={})
         why = _short(describe(matches.funnel))
         note_reason(request.scope, why)
+        events_service.note_search(self.ledger, matches.funnel, why)
         return answer_bytes(request, body, headers={EXPLAIN_HEADER: why})
 
     async def explain(self, request: Request) -> Response:

@@ -152,7 +152,7 @@ def _sole(index: Index, plan: Plan) -> tuple[Mask, list[I64]]:
     """Mark the viable roots whose slots have one provider each, no two groups the same one; and these, by root."""
     sole, picks = plan.viable, list[I64]()
     for slot in plan.slots:
-        count, pick = _options_by_root(index, slot)
+        count, pick = options_by_root(index, slot)
         sole = sole & (count == 1)
         if slot.suffix:
             # What groups take together of one provider has to be looked at, and whether they may share it.
@@ -162,7 +162,7 @@ def _sole(index: Index, plan: Plan) -> tuple[Mask, list[I64]]:
     return sole, picks
 
 
-def _options_by_root(index: Index, slot: Slot) -> tuple[I64, I64]:
+def options_by_root(index: Index, slot: Slot) -> tuple[I64, I64]:
     """Return how many rows may fill a slot for each root, and one of them; int64, shape (rows,)."""
     rows = index.rows
     if index.trees().nested:

@@ -5,6 +5,7 @@ A provider's row (`provider_index`) is used again after the provider is gone. No
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TypeVar
 
 import numpy as np
@@ -51,6 +52,12 @@ class Column:
         self.step_size: I64 = np.ones(rows, np.int64)
         self.uneven = False
         self.holders = 0
+
+    def copy(self) -> "Column":
+        """Return one of its own with the same values."""
+        other = copy(self)
+        other.most, other.min_unit, other.step_size = self.most.copy(), self.min_unit.copy(), self.step_size.copy()
+        return other
 
 
 def takes(column: Column, amount: int) -> Mask:
@@ -170,6 +177,25 @@ class Index:
         if self._sharing is None:
             self._sharing = derive_sharing(self)
         return self._sharing
+
+    def copy(self) -> "Index":
+        """Return an index of its own with the same providers, to be changed for a trial.
+
+        Cost: of all rows, 2 ms for 10,000 providers.
+        """
+        other = copy(self)
+        for name in ("uuids", "names", "generations", "ids", "traits", "placement_aggregates", "inventories"):
+            setattr(other, name, list(getattr(self, name)))
+        for name in ("networks", "row_by_uuid", "row_by_id", "_trait_holders", "_aggregate_arrays"):
+            setattr(other, name, dict(getattr(self, name)))
+        for name in ("alive", "root_row", "parent_row"):
+            setattr(other, name, getattr(self, name).copy())
+        other.used = list(self.used)  # the dicts in it are replaced, not changed
+        other.columns = {name: column.copy() for name, column in self.columns.items()}
+        other.trait_masks = {trait: mask.copy() for trait, mask in self.trait_masks.items()}
+        other.aggregate_rows = {aggregate: set(rows) for aggregate, rows in self.aggregate_rows.items()}
+        other.texts, other._free_rows, other._interned = {}, list(self._free_rows), {}
+        return other
 
     # How it is done.
 

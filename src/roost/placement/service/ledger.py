@@ -13,6 +13,7 @@ from roost.placement.store import names as names_store
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.platform.events import Event
 from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronClient
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
@@ -35,7 +36,7 @@ class Ledger:
     claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. neutron_zones: of
     segments, see rules.neutron.new_state. wakeups: to its poller. searches_seen: whether
     searches named segments, of those since this was last kept. segments_given_up: those that a search of this process
-    has waited for in vain until a round had counted them.
+    has waited for in vain until a round had counted them. refusals: noted and not written yet (events.py).
     """
 
     database: Database
@@ -50,6 +51,7 @@ class Ledger:
     wakeups: Wakeups | None = None
     searches_seen: set[bool] = field(default_factory=set)
     segments_given_up: set[str] = field(default_factory=set)
+    refusals: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""

@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from roost.placement.errors import InventoryMissing, ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.model import Allocation, NameKind, TypeUsage
-from roost.placement.search.candidates import Gathered, gather, to_candidates
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import add_addresses, find_nics, imply, list_uncounted, names_uncounted
+from roost.placement.search.implied import find_nics, list_uncounted, names_uncounted
 from roost.placement.search.index import NO_ROW, Index
-from roost.placement.search.narrowing import Plan, fitting, make_plan
+from roost.placement.search.matching import Matches, find_in, match
+from roost.placement.search.narrowing import fitting
 from roost.placement.search.query import ProviderQuery
 from roost.placement.service.ledger import STANDARD_NAMES, Ledger
 from roost.placement.service.names import check_names
-from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
 from roost.platform.errors import DatabaseUnavailable
@@ -43,32 +41,10 @@ class ProviderView(Struct, frozen=True, kw_only=True):
     placement_aggregates: frozenset[str]
 
 
-class Matches(Struct, frozen=True):
-    """The candidates of a query by rows of the index, which holds until the next await. funnel: if there are none."""
-
-    index: Index
-    plan: Plan
-    candidates: Gathered
-    funnel: Funnel | None
-
-
-WHOLE_QUERIES = PlacementSettings(randomize_allocation_candidates=True)
-"""How Roost's own queries are matched: they name each address, and their limit has room for hosts that are excluded. A
-smaller one could leave only those, and one host before all others would have every conductor meet there."""
-
-
 async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
     """Search as of now, all queries in one state of the ledger; the host that comes first is drawn by lot."""
     index = await ledger.index.fresh()
     return [find_in(index, query, start=ledger.env.random.randrange(2**16)) for query in queries]
-
-
-def find_in(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
-    """Return the candidates of one of Roost's own queries by UUIDs, or the funnel that says why there are none."""
-    matches = match(index, query, WHOLE_QUERIES, start=start)
-    if matches.funnel is not None:
-        return Candidates((), {}, matches.funnel)
-    return to_candidates(index, query, matches.plan, matches.candidates)
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
@@ -95,37 +71,6 @@ async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     if matches.funnel is not None:
         ledger.index.check_fresh()
     return matches
-
-
-def match(
-    index: Index, query: CandidateQuery, settings: PlacementSettings, *, start: int, counted_only: bool = False
-) -> Matches:
-    """Return the candidates of one query. start: which hosts come first, where that is for chance to say.
-
-    counted_only: see imply.
-    """
-    plan = make_plan(index, query)
-    limit = settings.limit(query.limit)
-    nics = find_nics(index, query) if settings.implied_addresses else []
-    implied = None
-    if nics:
-        implied = imply(
-            index,
-            nics,
-            plan.viable,
-            hosts_per_address=settings.hosts_per_address,
-            limit=limit,
-            start=start,
-            counted_only=counted_only,
-        )
-        plan = replace(plan, viable=implied.viable)
-    first = start if settings.randomize_allocation_candidates else 0
-    candidates = gather(index, plan, limit=limit, start=first, depth_first=settings.depth_first)
-    if not len(candidates):
-        return Matches(index, plan, candidates, explain(index, query, nics, counted_only=counted_only))
-    if implied is not None:
-        plan, candidates = add_addresses(index, plan, candidates, implied)
-    return Matches(index, plan, candidates, None)
 
 
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:

@@ -83,6 +83,11 @@ class IndexRefresher:
         if self._outage is not None:
             raise type(self._outage)(str(self._outage)) from self._outage
 
+    def find_name(self, uuid: str) -> str | None:
+        """Return what a provider is called, by the index as it is; None where it does not know it."""
+        row = self._index.find_row(uuid)
+        return None if row is None else self._index.names[row]
+
     def figures(self) -> tuple[int, float | None]:
         """Return how many providers the index has, and the seconds since its last refresh, None before the first."""
         age_s = None if self._refreshed_at_s is None else time.monotonic() - self._refreshed_at_s

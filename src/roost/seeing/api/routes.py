@@ -1,5 +1,6 @@
 """Every operation of the operator's side; mounted under /roost by who wires the services."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,11 +12,14 @@ from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import Api, json_response, root_url
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
+from roost.seeing.api.events import event_operations
 from roost.seeing.api.policies import CHECKS
-from roost.seeing.service import Seeing
+from roost.seeing.service.events import EventSource
 
 if TYPE_CHECKING:
     from oslo_policy.policy import RuleDefault
+
+    from roost.seeing.service.context import Seeing
 
 UNRESTRICTED = Unrestricted()
 API = Api()
@@ -49,7 +53,7 @@ ABOUT = About(
     title="Roost for operators",
     description="What happened, why a server finds no host, how many more fit, and getting hosts empty.",
     version="1",
-    path_parameters={},
+    path_parameters={"drain_id": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
     error=ProblemDetails,
 )
 
@@ -60,9 +64,22 @@ async def list_versions(request: Request) -> Response:
     return json_response(ApiVersions([ApiVersion("v1", "CURRENT", links)]))
 
 
-def operations(seeing: Seeing, policy: Policy = UNRESTRICTED) -> Operations:
+def operations(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> Operations:
     """Return every operation, by path and method: the version document, and all else below /v1."""
-    versioned: Operations = {}
+    from roost.seeing.api.capacity import capacity_operations  # with compute, of which a ledger alone imports none
+    from roost.seeing.api.drains import Drains
+    from roost.seeing.api.explanations import explain_operations
+
+    versioned: Operations = {
+        **event_operations(lambda: seeing.sources),
+        **explain_operations(seeing),
+        **capacity_operations(seeing),
+        **Drains(seeing).operations(),
+    }
+    return _served(versioned, policy)
+
+
+def _served(versioned: Operations, policy: Policy) -> Operations:
     served: Operations = {
         "/": {
             "GET": Operation(
@@ -74,13 +91,21 @@ def operations(seeing: Seeing, policy: Policy = UNRESTRICTED) -> Operations:
     return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
 
 
-def routes(seeing: Seeing, policy: Policy = UNRESTRICTED) -> list[Route]:
+def routes(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> list[Route]:
     """Return every route; last, a 404."""
+    return _routes(operations(seeing, policy), policy)
 
+
+def event_routes(sources: Sequence[EventSource], policy: Policy = UNRESTRICTED) -> list[Route]:
+    """Return the routes of a placement service alone, of which there is nothing else to see."""
+    return _routes(_served(event_operations(lambda: sources), policy), policy)
+
+
+def _routes(served: Operations, policy: Policy) -> list[Route]:
     def checks_of(_path: str, _method: str, operation: Operation) -> list[Check | None]:
         return [policy_check(policy, operation)]
 
-    return [*make_routes(API, operations(seeing, policy), checks_of), API.not_found()]
+    return [*make_routes(API, served, checks_of), API.not_found()]
 
 
 def rules() -> list["RuleDefault"]:

@@ -1,0 +1,85 @@
+"""Keeps what the ledger refused its callers: claims for which there is no room, and searches that found nothing.
+
+Neither changes anything, so there is no transaction to write it in. A process notes refusals and writes them together,
+every second and when it ends; those that are alike are one row. A flood costs a row a second.
+"""
+
+from collections.abc import Sequence
+
+from roost.placement.service.ledger import Ledger
+from roost.platform.drift import Drift
+from roost.platform.event_tables import EventTable
+from roost.platform.events import REFUSAL, Event, Subject, join_alike
+from roost.platform.request_ids import global_request_id, own_request_id
+from roost.seams.placement import ADDRESS_CLASSES, SEGMENT_NAME, ClaimGroup, Funnel, Refused
+
+EVENTS = EventTable("placement")
+"""Of claims, searches and repairs."""
+
+KEEP_REFUSALS_S = 1.0
+REFUSALS_MAX = 10_000
+"""Refusals that wait in one process. Of those above it only the log tells."""
+
+
+def note_claim(ledger: Ledger, group: ClaimGroup, refused: Refused, reason: str) -> None:
+    """Note that a claim was refused. reason: as it was answered."""
+    first = refused.shortfalls[0]
+    name = ledger.index.find_name(first.provider_uuid) or first.provider_uuid
+    is_segment = first.resource_class in ADDRESS_CLASSES
+    consumers = {claim.consumer_uuid: claim.project_id for claim in group.consumers if claim.allocations}
+    _note(
+        ledger,
+        Event(
+            kind=REFUSAL,
+            action="claim",
+            requirement=first.rule.value,
+            project_id=next(iter(consumers.values()), None),
+            host=None if is_segment else name,
+            segment_id=name.removeprefix(SEGMENT_NAME.format("")) if is_segment else None,
+            reason=reason,
+            subjects=tuple(_subject(uuid) for uuid in consumers),
+        ),
+    )
+
+
+def note_search(ledger: Ledger, funnel: Funnel, reason: str) -> None:
+    """Note that a search of a client found no candidates. reason: as it was answered."""
+    empty = next((step for step in funnel.steps if step.hosts_left == 0), None)
+    _note(
+        ledger,
+        Event(
+            kind=REFUSAL,
+            action="candidates",
+            requirement=empty.requirement.name.lower() if empty else "",
+            reason=reason,
+            funnel=tuple((step.describe(), step.hosts_left) for step in funnel.steps),
+            subjects=(_subject(None),),
+        ),
+    )
+
+
+def _note(ledger: Ledger, event: Event) -> None:
+    if len(ledger.refusals) < REFUSALS_MAX:
+        ledger.refusals.append(event)
+
+
+def _subject(server_id: str | None) -> Subject:
+    return Subject(server_id=server_id, request_id=own_request_id(), global_request_id=global_request_id())
+
+
+async def keep_refusals(ledger: Ledger) -> None:
+    """Write what was noted since this was done last, in one statement; it is noted again where that fails."""
+    if not ledger.refusals:
+        return
+    refusals, ledger.refusals = ledger.refusals, []
+    try:
+        async with ledger.database.transaction() as tx:
+            await EVENTS.write(tx, join_alike(refusals))
+    except Exception:
+        ledger.refusals = refusals + ledger.refusals
+        raise
+
+
+async def keep_repairs(ledger: Ledger, drifts: Sequence[Drift]) -> None:
+    """Write what an audit repaired."""
+    await EVENTS.keep_repairs(ledger.database, drifts)

@@ -1,0 +1,83 @@
+"""Why servers would find no host, and what would help: tried on a copy of the ledger's index, beside its requests."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+
+from msgspec import Struct
+
+from roost.compute.errors import ServerNotFound
+from roost.compute.model.cloud import Host
+from roost.compute.model.server import Server, ServerFault
+from roost.compute.service.history import find_deleted_server, list_of_request
+from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_hosts
+from roost.compute.service.servers import get_server
+from roost.platform.errors import NotFound
+from roost.scheduling.explain import ClosedHosts
+from roost.scheduling.request import reached_through
+from roost.seeing.rules.changes import ChangeKind
+from roost.seeing.rules.explanations import Explained, Surroundings, explain_servers
+from roost.seeing.rules.questions import Question, ServersAsked
+from roost.seeing.service.context import Seeing
+from roost.seeing.service.questions import copy_index, read_question
+
+NEAREST_SHOWN = 20
+SERVERS_OF_REQUEST_MAX = 100
+
+
+class Explanation(Struct, frozen=True):
+    """What became of the servers; hosts: by name, those that it says something of and that are closed."""
+
+    explained: Explained
+    closed_hosts: Mapping[str, Host]
+
+
+class Refusal(Struct, frozen=True):
+    """A server that was refused, and why, as it was said then."""
+
+    server_id: str
+    name: str
+    fault: ServerFault
+
+
+async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explanation:
+    """Return what would become of `count` such servers. Raises what read_question raises, and LedgerElsewhere."""
+    question = await read_question(seeing, asked)
+    surroundings = await _read_surroundings(seeing, question)
+    index, random = await copy_index(seeing), Random(seeing.env.random.randrange(2**32))
+    work = partial(explain_servers, index, question, random, seeing.placing, count=count, around=surroundings)
+    explained = await asyncio.to_thread(work)
+    changes = [lack.change for near in explained.nearest[:NEAREST_SHOWN] for lack in near.lacks]
+    changes += [change for remedy in explained.remedies for change in remedy]
+    names = sorted({change.place for change in changes if change and change.kind is ChangeKind.OPEN_HOST})
+    hosts = await list_hosts(seeing.compute, names) if names else []
+    return Explanation(explained, {host.name: host for host in hosts})
+
+
+async def _read_surroundings(seeing: Seeing, question: Question) -> Surroundings:
+    nics = question.requests[0].nics
+    aggregates = sorted({aggregate for nic in nics for aggregate in reached_through(nic)})
+    networks = sorted({nic.network.id for nic in nics})
+    compute = seeing.compute
+    return Surroundings(
+        closed=ClosedHosts(*await count_closed_hosts(compute)),
+        empty_aggregates=frozenset(await list_empty_aggregates(compute, aggregates)),
+        addresses_held=await compute.network.count_held_addresses(networks) if networks else {},
+    )
+
+
+async def list_refusals(seeing: Seeing, request_id: str) -> list[Refusal]:
+    """Return why servers of a request of the past were refused, as it was said then. Raises NotFound."""
+    compute = seeing.compute
+    refusals = []
+    for server_id in await list_of_request(compute, request_id, limit=SERVERS_OF_REQUEST_MAX):
+        try:
+            server: Server | None = await get_server(compute, server_id)
+        except ServerNotFound:
+            server = await find_deleted_server(compute, server_id)
+        if server is not None and server.fault is not None:
+            refusals.append(Refusal(server.id, server.name, server.fault))
+    if not refusals:
+        raise NotFound(f"No server that is known was refused by request {request_id}.")
+    return refusals
