@@ -17,7 +17,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 $(VENV)/.run: pyproject.toml $(BIN)/python
-	@echo "Installing Roost there, with a private PostgreSQL and 40 packages: some 200 MB, about a minute, this once."
+	@echo "Installing Roost there, with a private PostgreSQL and what both need: some 220 MB, about a minute, this once."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[standalone]'
 	@touch $@
 
