@@ -108,7 +108,7 @@ def events(
         raise typer.BadParameter(str(error)) from error
     query = EventQuery(server=server, host=host, segment=segment, request=request, kind=kind, since=moment, limit=limit)
     if not follow:
-        events_read = _ask(partial(read_events, query=query), api, token, ca_file, cert, key)
+        events_read = ask(partial(read_events, query=query), api, token, ca_file, cert, key)
         _show(events_read, events_json if as_json else None, print_events)
         return
 
@@ -118,7 +118,7 @@ def events(
         for event in events_new if as_json else ():
             typer.echo(event_json(event))
 
-    _ask(partial(follow_events, query=query, show=show), api, token, ca_file, cert, key)
+    ask(partial(follow_events, query=query, show=show), api, token, ca_file, cert, key)
 
 
 def _show(
