@@ -14,10 +14,10 @@ class Authority:
                       f" -keyout {name}.key -out {name}.pem")  # fmt: skip
         self.cert = str(folder / f"{name}.pem")
 
-    def sign(self, name: str) -> tuple[str, str]:
-        """(certificate, key) for 127.0.0.1."""
+    def sign(self, name: str, address: str = "127.0.0.1") -> tuple[str, str]:
+        """(certificate, key) for the address."""
         extensions = self._folder / f"{name}.ext"
-        extensions.write_text("subjectAltName = IP:127.0.0.1\nextendedKeyUsage = serverAuth, clientAuth\n")
+        extensions.write_text(f"subjectAltName = IP:{address}\nextendedKeyUsage = serverAuth, clientAuth\n")
         self._openssl(f"req -newkey rsa:2048 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr")
         self._openssl(f"x509 -req -in {name}.csr -CA {self._name}.pem -CAkey {self._name}.key -CAcreateserial -days 2"
                       f" -extfile {extensions} -out {name}.pem")  # fmt: skip

@@ -111,9 +111,20 @@ class Machine:
         """Return one property of a unit."""
         return self.systemctl("show", f"--property={name}", "--value", unit)
 
+    def run(self, *words: str) -> str:
+        """Return what a command of the machine prints. Raises AssertionError when it fails."""
+        enter = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--cgroup", "--uts"]
+        done = subprocess.run([*enter, *words], capture_output=True, text=True, timeout=WAIT_S)
+        assert done.returncode == 0, (words, done.stderr, self.said())
+        return done.stdout.strip()
+
+    def path(self, inside: str) -> Path:
+        """Return where a file of the machine is, seen from outside."""
+        return Path(f"/proc/{self.pid}/root{inside}")
+
     def said(self) -> str:
         """Return what the units' processes have printed."""
-        log = Path(f"/proc/{self.pid}/root/var/log/roost/units.log")
+        log = self.path("/var/log/roost/units.log")
         return log.read_text() if log.exists() else ""
 
     def end(self) -> None:
@@ -161,8 +172,8 @@ def write_files(folder: Path, dsn: str, port: int) -> None:
 
 
 @contextmanager
-def machine_of(folder: Path) -> Iterator[Machine]:
-    """Run a systemd on the files that are in `folder`; skip where the kernel or the user cannot."""
+def machine_of(folder: Path, *before: str) -> Iterator[Machine]:
+    """Run a systemd on the files that are in `folder`. before: words of a command that becomes it."""
     paths = {
         "own": folder / "own",
         "files": folder / "files",
@@ -174,7 +185,7 @@ def machine_of(folder: Path) -> Iterator[Machine]:
     quoted = {name: shlex.quote(str(path)) for name, path in paths.items()}
     (folder / "system.sh").write_text(SYSTEM.format(**quoted))
     with (folder / "machine.log").open("wb") as log:
-        command = ["unshare", "--mount", "sh", "-c", MACHINE, "sh", str(folder)]
+        command = [*before, "unshare", "--mount", "sh", "-c", MACHINE, "sh", str(folder)]
         machine = Machine(folder, subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
     try:
         machine.wait_until_up()

@@ -30,7 +30,7 @@ from roost.agent.identity import fleet
 from roost.agent.predecessor import ServedElsewhere
 from roost.compute.service import Compute
 from roost.platform.database import Database
-from roost.seams.agent import GuestOrder, GuestState, HostReport, ReportAnswer
+from roost.seams.agent import GuestKey, GuestOrder, GuestState, HostReport, ReportAnswer
 
 HOSTS = [f"h{number}" for number in range(10)]
 STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
@@ -387,3 +387,33 @@ async def test_hosts_that_roost_forgot_are_registered_again(
         async with compute.database.transaction() as tx:
             await tx.execute("DELETE FROM compute.host")
         await until(compute, "SELECT count(*) FROM compute.host WHERE name = 'fleet-0001'", gives=1)
+
+
+class NotingDriver(FakeDriver):
+    """Notes of which guests the disk is to go as well."""
+
+    needs_descriptions = True
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state, Faults(fail_first=ALWAYS))
+        self.disks_gone: list[bool] = []
+
+    async def destroy(self, key: GuestKey, *, attempt: int, disk: bool = True) -> None:
+        self.disks_gone.append(disk)
+        await super().destroy(key, attempt=attempt, disk=disk)
+
+
+@pytest.mark.parametrize("ran_before", [False, True])
+async def test_a_launch_that_fails_takes_no_disk_with_it_that_was_there_before(
+    compute: Compute, api_url: str, tmp_path: Path, ran_before: bool
+) -> None:
+    await order_guests(compute, ["h0"])
+    if ran_before:
+        async with compute.database.transaction() as tx:
+            await tx.execute("UPDATE compute.server SET launched_at = now()")
+    driver, stop = NotingDriver(tmp_path), asyncio.Event()
+    task = asyncio.create_task(run(api_url=api_url, hosts=None, driver=driver, stop=stop))
+    await until_true(lambda: bool(driver.disks_gone))
+    stop.set()
+    await task
+    assert driver.disks_gone[0] is not ran_before

@@ -36,7 +36,7 @@ def test_a_guest_in_another_state_is_changed_and_one_that_is_not_there_is_made_s
 
 
 @pytest.mark.parametrize("state", ["running", "paused"])
-def test_a_guest_is_changed_to_send_its_memory_and_one_that_is_stopped_has_sent_it(state: str) -> None:
+def test_a_guest_is_changed_to_send_its_memory_and_one_that_is_stopped_its_disk(state: str) -> None:
     meeting = MemorySource(address="192.0.2.7:49152", token="once")
     sending, stopping = (
         replace(order(desired=state), meeting=meeting),
@@ -44,7 +44,7 @@ def test_a_guest_is_changed_to_send_its_memory_and_one_that_is_stopped_has_sent_
     )
     assert decide(sending, attempt=2, state=state) == Actions(change=[sending])
     assert decide(stopping, attempt=2, state=state) == Actions(change=[stopping])
-    assert decide(stopping, attempt=2, state="stopped") == Actions(confirm=[stopping])
+    assert decide(stopping, attempt=2, state="stopped") == Actions(change=[stopping])
     assert decide_actions([sending], guests_by_key={}, busy={sending.id}).none
 
 

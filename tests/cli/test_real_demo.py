@@ -11,13 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.agent.qemu.site import find_lack, find_lack_of_image, skip_for
 from tests.cluster import _template
-
-from roost.agent.drivers.qemu.check import ACCOUNT, find_account
 
 ROOST = [sys.executable, "-m", "roost.cli.main"]
 SRC = Path(__file__).parents[2] / "src"
@@ -32,8 +31,6 @@ def works_here() -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
     if lack := find_lack() or asyncio.run(find_lack_of_image()):
         skip_for(lack)
-    if find_account() is None:
-        subprocess.run(["useradd", "--system", "--no-create-home", ACCOUNT], check=True)
 
 
 @pytest.fixture
@@ -68,10 +65,15 @@ def _guests(directory: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_the_real_demo_keeps_every_promise(environment: dict[str, str], left_behind: list[str]) -> None:
+def test_the_real_demo_keeps_every_promise_also_where_another_was_killed(
+    environment: dict[str, str], left_behind: list[str], data_dir: Path
+) -> None:
+    with demo_with_guests(environment, left_behind, data_dir) as killed:
+        killed.kill()
     with subprocess.Popen(
-        [*ROOST, "demo", "--real", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    ) as demo:
+        [*ROOST, "demo", "--real", "--json", "--data-dir", str(data_dir)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+    ) as demo:  # fmt: skip
         left_behind.append(f"roost-{demo.pid}")
         out, said = demo.communicate(timeout=TIMEOUT_S)
     assert demo.returncode == 0, (out, said)
@@ -91,6 +93,7 @@ def test_the_real_demo_keeps_every_promise(environment: dict[str, str], left_beh
     assert evacuated["back"] == evacuated["servers"]
     assert evacuated["targets"] == [moved["source"]]
     assert story["books"]["agree"]
+    assert story["nics"] == {"asked": 39, "answered": 5, "problems": []}
     assert story["seconds"] < TIMEOUT_S
 
 
@@ -124,20 +127,35 @@ def hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_a_real_demo_that_is_stopped_leaves_nothing_behind(
+@contextmanager
+def demo_with_guests(
     environment: dict[str, str], left_behind: list[str], data_dir: Path
-) -> None:
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a demo until some of its guests are there."""
     with subprocess.Popen(
         [*ROOST, "demo", "--real", "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=hear_ctrl_c,
     ) as demo:  # fmt: skip
         left_behind.append(f"roost-{demo.pid}")
         assert demo.stdout is not None
-        assert demo.stdout.readline().startswith(b"A cloud of 4 hosts")
         deadline_s = time.monotonic() + TIMEOUT_S
+        while not (line := demo.stdout.readline()).startswith(b"A cloud of 4 hosts"):
+            assert line, demo.communicate()
         while not _guests(str(data_dir)):
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 130
+        yield demo
+
+
+def test_a_real_demo_that_is_stopped_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_by_the_next(
+    environment: dict[str, str], left_behind: list[str], data_dir: Path
+) -> None:
+    with demo_with_guests(environment, left_behind, data_dir) as demo:
+        demo.kill()
+    assert len(_namespaces(f"roost-{demo.pid}")) == 5
+    assert _guests(str(data_dir))
+    with demo_with_guests(environment, left_behind, data_dir) as second:
+        assert _namespaces(f"roost-{demo.pid}") == []
+        second.send_signal(signal.SIGINT)
+        assert second.wait(60) == 130
     assert _guests(str(data_dir)) == []

@@ -94,7 +94,8 @@ def test_an_agent_is_told_its_bridges_and_where_its_api_is() -> None:
     words = agent_command(host, Path("/data/hosts"), 8778, "tcg")
     assert " ".join(words) == (
         "agent --driver qemu --host r2-h1 --api http://127.0.0.1:8778 --state /data/hosts/r2-h1 "
-        "--migrate-listen 169.254.1.3 --accel tcg --bridge rack2=br1 --bridge rack3=br2 --until-stdin-ends"
+        "--migrate-listen 169.254.1.3 --accel tcg --account 60902 "
+        "--bridge rack2=br1 --bridge rack3=br2 --until-stdin-ends"
     )
 
 

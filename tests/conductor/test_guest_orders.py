@@ -11,14 +11,15 @@ from tests.conductor.world import BY, World
 
 from roost.compute.model.server import MigrationFilter, Server
 from roost.compute.model.work import MoveKind
-from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, STOP, ActionRule
+from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, REBUILD, STOP, ActionRule
 from roost.compute.service import guests
+from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.actions import change_power
 from roost.compute.service.moves import abort_migration, list_migrations
 from roost.platform.database import Database
 from roost.seams.agent import GuestOrder, GuestReport, OrderId
-from roost.seams.guests import GuestImage, MemorySource, NicSubnet
+from roost.seams.guests import DiskKept, GuestImage, MemorySource, NicSubnet
 
 TOLD = replace(AGENT, service_version=6, described=True)
 MEETING = MemorySource(address="192.0.2.7:49152", token="once")
@@ -102,12 +103,83 @@ async def test_a_guest_is_asked_to_shut_down_first_where_its_user_asked_for_that
     assert (order.desired, order.soft) == (desired, soft)
 
 
-async def test_a_guest_that_moves_is_stopped_at_once(world: World) -> None:
+# Disks.
+
+
+@pytest.mark.parametrize(("rule", "keeps"), [(REBOOT_SOFT, True), (REBOOT_HARD, True), (REBUILD, False)])
+async def test_a_guest_that_is_made_anew_goes_on_with_its_disk_unless_it_is_rebuilt(
+    world: World, rule: ActionRule, keeps: bool
+) -> None:
+    server = await booted(world)
+    await change_power(world.compute, server.id, rule, BY)
+    (order,) = await poll(world)
+    assert (order.attempt, order.keeps_disk) == (2, keeps)
+
+
+async def test_a_server_that_never_ran_begins_its_disk(world: World) -> None:
+    await world.boot((await world.routed(rack1="10.1.0.0/29")).id)
+    await world.conduct()
+    (order,) = await poll(world)
+    assert order.disk is None
+
+
+async def migrating(world: World) -> tuple[Server, GuestOrder, GuestOrder]:
+    """A server that is stopped to be migrated, the order for that, and that for its destination."""
     server = await booted(world)
     await world.move(server.id, MoveKind.MIGRATE)
     await world.conduct()
+    (stopping,) = await poll(world)
+    assert (stopping.host, stopping.desired, stopping.soft) == (server.host, "stopped", True)
+    await tell(world, stopping, "stopped")
     (order,) = await poll(world)
-    assert (order.host, order.desired, order.soft) == (server.host, "stopped", False)
+    assert (order.host != server.host, order.desired) == (True, "running")
+    assert order.disk == DiskKept(host=str(server.host))
+    return server, stopping, order
+
+
+async def test_a_source_that_is_stopped_is_told_where_its_disk_is_awaited(world: World) -> None:
+    server, stopping, order = await migrating(world)
+    await tell(world, order, "begun")
+    assert await poll(world, str(server.host)) == [], "the destination has found it"
+    await tell(world, order, "begun", meeting=MEETING)
+    (again,) = await poll(world, str(server.host))
+    assert (again.id, again.meeting) == (stopping.id, MEETING)
+    later = MemorySource(address=MEETING.address, token="another")
+    await tell(world, order, "begun", meeting=later)
+    await tell(world, again, "stopped", meeting=MEETING)  # R48
+    (again,) = await poll(world, str(server.host))
+    assert again.meeting == later
+    await tell(world, again, "stopped", meeting=later)
+    assert await poll(world, str(server.host)) == []
+    await tell(world, order, "running")
+    after = await server_service.get_server(world.compute, server.id)
+    assert (after.status, after.host) == ("VERIFY_RESIZE", order.host)
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.guest SET reported = NULL WHERE host = $1", server.host)
+    (again,) = await poll(world, str(server.host))
+    assert (again.desired, again.meeting) == ("stopped", None), "nobody awaits it any more"
+
+
+async def test_a_destination_that_cannot_have_the_disk_gives_the_server_back(world: World) -> None:
+    server, _, order = await migrating(world)
+    await tell(world, order, "begun", meeting=MEETING)
+    await tell(world, order, "failed", message="the source's agent did not come")
+    (again,) = await poll(world, str(server.host))
+    assert (again.desired, again.attempt, again.meeting) == ("running", 1, None)
+    await tell(world, again, "running")
+    after = await server_service.get_server(world.compute, server.id)
+    assert (after.status, after.host) == ("ACTIVE", server.host)
+    await world.settled()
+
+
+async def test_an_evacuated_server_goes_on_with_its_disk_where_that_is_found(world: World) -> None:
+    server = await booted(world)
+    (other,) = {*HOSTS} - {server.host}
+    await host_service.force_down(world.compute, str(server.host), True)
+    await world.move(server.id, MoveKind.EVACUATE)
+    await world.conduct()
+    (order,) = await poll(world, other)
+    assert order.disk == DiskKept(host=str(server.host), needed=False)
 
 
 # Live migrations.

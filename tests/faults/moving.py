@@ -27,19 +27,33 @@ class Period(NamedTuple):
 
 def list_overlaps(directory: Path) -> list[tuple[Period, Period]]:
     """Return pairs of periods in which two hosts had NICs of one server up at once, by the journals of all agents."""
-    cuts = read_notes(directory / "power-cuts")
-    periods = sorted(
-        period for journal in directory.glob("agent-*/guests.journal") for period in _periods(journal, cuts)
-    )
     latest: dict[str, Period] = {}
     overlaps = []
-    for period in periods:
+    for period in _all_periods(directory):
         before = latest.get(period.server_id)
         if before is not None and before.host != period.host and period.began_ns < before.ended_ns:
             overlaps.append((before, period))
         if before is None or period.ended_ns > before.ended_ns:
             latest[period.server_id] = period
     return overlaps
+
+
+def list_gaps_s(directory: Path, *, since_ns: int) -> list[float]:
+    """Return for how long servers had no NIC up while they went from one host to another, since then."""
+    latest: dict[str, Period] = {}
+    gaps = []
+    for period in _all_periods(directory):
+        before = latest.get(period.server_id)
+        if before is not None and before.host != period.host and since_ns < period.began_ns:
+            gaps.append((period.began_ns - before.ended_ns) / 1e9)
+        latest[period.server_id] = period
+    return gaps
+
+
+def _all_periods(directory: Path) -> list[Period]:
+    cuts = read_notes(directory / "power-cuts")
+    journals = directory.glob("agent-*/guests.journal")
+    return sorted(period for journal in journals for period in _periods(journal, cuts))
 
 
 def _periods(journal: Path, cuts: Mapping[str, Sequence[int]]) -> list[Period]:

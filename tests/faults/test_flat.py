@@ -54,6 +54,7 @@ NEVER = {
     },
     "the ranges of a pool do not change, nor does its segment or service type": {*points("subnet")},
     "a guest changes its state as any other does": {CHANGE},
+    "the driver pretends; that of QEMU dies there in tests/agent/qemu": {*points("guest", "disk", "send", "receive")},
     "unknown guests hold what they have, and are adopted, in tests/conductor": {*points("held", "adopt")},
 }
 

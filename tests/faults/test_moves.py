@@ -5,6 +5,8 @@ Two agents have the hosts, so that what both did to one server can be compared, 
 
 import asyncio
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from tests.faults.moving import (
     conductor,
     evacuate_all,
     force_down,
+    list_gaps_s,
     list_overlaps,
     move_all,
     servers_by_id,
@@ -184,6 +187,18 @@ async def test_an_agent_killed_there_goes_on_with_moves_where_it_was(services: C
         await moving
         await settle(services)
         await assert_moved(services, client, before, moved=None)
+
+
+async def test_what_is_between_the_two_guests_of_a_live_migration_is_said(services: Cluster) -> None:
+    """Roost's own part of the pause: from the source's report to the destination's order. See it with `-s`."""
+    began_ns = time.time_ns()
+    async with conductor(services) as client:
+        server_ids = list(await servers_by_id(client))
+        await carry_out(client, Case("", "live"), server_ids)
+        await settle(services)
+    gaps = sorted(list_gaps_s(services.directory, since_ns=began_ns))
+    assert len(gaps) == len(server_ids)
+    sys.stderr.write(f"live migration: from report to order {', '.join(f'{gap:.3f}' for gap in gaps)} s\n")
 
 
 async def test_a_full_segment_is_moved_in_and_a_shelved_server_keeps_its_last_address() -> None:

@@ -8,6 +8,7 @@ What a document's code blocks mean here, and to readers:
     text      what the commands before printed: every word of it in this order, `...` for whatever was there
     others    a file if their first line is a comment with its name (`# roost.toml: ...`), else only for reading
 
+A document of several machines says in the first line of a block where its commands are run (`# on node1 and node2`).
 The addresses and folders of the documents are replaced by those of the test, in one table of each test.
 """
 
@@ -17,8 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from tests.howto.openstack_server import write_client
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml|cfg))\b")
-GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b")
+GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b(?!.* --check)")
+ON = re.compile(r"# on (.+)\n")
 TERMINAL = re.compile(r" +# terminal (\S+)$")
 THERE = {
     "serve": "Roost serves",
@@ -50,9 +52,9 @@ END = "end-of-command"
 class Shell:
     """One bash for a whole document: variables, folders and what was activated stay from command to command."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], before: Sequence[str] = ()) -> None:
         self._bash = subprocess.Popen(
-            ["bash"], cwd=directory, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*before, "bash"], cwd=directory, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.run("set -m; set -o pipefail")
@@ -95,15 +97,19 @@ class Rehearsal:
     def follow_text(self, document: str) -> None:
         """Do all that a part of a document says."""
         for kind, block in BLOCK.findall(document):
-            text = self.at_home(block)
-            if kind == "console":
-                self.printed = "".join(self.do(line) for line in _commands(text))
-            elif kind == "text":
-                assert_shows(self.printed, text)
-            elif (name := FILE_NAME.match(text)) is not None:
-                file = self.directory / name[1]
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text)
+            self.follow_block(kind, block)
+
+    def follow_block(self, kind: str, block: str) -> None:
+        """Do what one block says."""
+        text = self.at_home(block)
+        if kind == "console":
+            self.printed = "".join(self.do(line) for line in _commands(text))
+        elif kind == "text":
+            assert_shows(self.printed, text)
+        elif (name := FILE_NAME.match(text)) is not None:
+            file = self.directory / name[1]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
 
     def end(self) -> None:
         """Ctrl-C everything, the youngest first; each must end well and say where its data is."""
@@ -155,6 +161,19 @@ class Rehearsal:
         return log.read_text()
 
 
+def follow_machines(machines: Mapping[str, Rehearsal], document: str) -> None:
+    """Do all that a document of several machines says; what names none is for the one before, at first for the first.
+
+    machines: name -> who sits there.
+    """
+    readers = [next(iter(machines.values()))]
+    for kind, block in BLOCK.findall(document):
+        if where := ON.match(block):
+            readers = [machines[name.removeprefix("the ")] for name in where[1].split(" and ")]
+        for reader in readers:
+            reader.follow_block(kind, block)
+
+
 def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -176,9 +195,18 @@ def assert_shows(printed: str, expected: str) -> None:
 
 @contextmanager
 def rehearsal(
-    directory: Path, *, replaced: Mapping[str, str], skipped: Mapping[str, str] | None = None, **environment: str
+    directory: Path,
+    *,
+    replaced: Mapping[str, str],
+    skipped: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+    openstack: bool = True,
+    **environment: str,
 ) -> Iterator[Rehearsal]:
-    """A desk in an empty directory: `roost`, `roost-manage` and `openstack` are on the path; all that runs is ended."""
+    """A desk in an empty directory: `roost`, `roost-manage` and `openstack` are on the path; all that runs is ended.
+
+    before: words of a command that has the shell, and `openstack`, run elsewhere. openstack: whether it works.
+    """
     programs, path = directory / "bin", str(directory / "openstack.socket")
     programs.mkdir()
     write_client(programs / "openstack", path)
@@ -187,17 +215,13 @@ def rehearsal(
         (programs / name).chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "ROOST_"))}
     clean |= {"PATH": f"{programs}:{BIN}:{clean['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "160"}
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("openstack_server.py")), path],
-        stdout=subprocess.PIPE, env=clean, cwd=directory,
-    )  # fmt: skip
-    shell = Shell(directory, {**clean, **environment})
+    serving = _openstack_server(path, directory, clean, before) if openstack else nullcontext()
+    shell = Shell(directory, {**clean, **environment}, before)
     desk = Rehearsal(directory, shell, replaced, skipped or {})
     try:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        yield desk
-        desk.end()
+        with serving:
+            yield desk
+            desk.end()
     finally:
         for pid, _ in desk.running.values():
             with suppress(ProcessLookupError):
@@ -206,5 +230,21 @@ def rehearsal(
             while _is_alive(pid) and time.monotonic() < deadline_s:
                 time.sleep(0.05)  # the shell may be in a loop that does not end, so it cannot be asked to wait
         shell.close()
+
+
+@contextmanager
+def _openstack_server(
+    path: str, directory: Path, environment: Mapping[str, str], before: Sequence[str]
+) -> Iterator[None]:
+    """Run what answers `openstack` at a socket while the block runs."""
+    server = subprocess.Popen(
+        [*before, sys.executable, str(Path(__file__).with_name("openstack_server.py")), path],
+        stdout=subprocess.PIPE, env=environment, cwd=directory,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield
+    finally:
         server.kill()
         server.communicate()

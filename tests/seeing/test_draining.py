@@ -335,8 +335,8 @@ async def test_a_conductor_that_dies_anywhere_in_a_round_leaves_a_drain_that_goe
 
 
 async def test_a_conductor_that_sleeps_through_its_lease_begins_nothing(operator: Operator) -> None:
-    """It has looked at the servers; another one has the next round before it goes on."""
-    servers = await booted(operator, 5, on="r1-h1")
+    """It has looked at the servers; another one has the next round, and moves them, before it goes on."""
+    await booted(operator, 4, on="r1-h1")
     await operator.begin("r1-h1", parallel=2)
     look = drain_rounds.list_departures
 
@@ -344,14 +344,13 @@ async def test_a_conductor_that_sleeps_through_its_lease_begins_nothing(operator
         departures = await look(*arguments, **more)
         with patch.object(drain_rounds, "list_departures", look):
             await operator.round()
+        await operator.world.run()
         return departures
 
-    with patch.object(drain_rounds, "list_departures", sleep):
+    with patch.object(drain_rounds, "list_departures", sleep), patch.object(drain_rounds, "DRAINS_AT_ONCE_MAX", 1):
         await operator.round()
     async with operator.world.database.connection() as connection:
-        moving = await connection.fetch("SELECT server_id::text FROM compute.move WHERE open")
-    assert len(moving) == 2
-    assert {row["server_id"] for row in moving} < set(servers)
+        assert await connection.fetchval("SELECT count(*) FROM compute.move") == 2
 
 
 async def test_two_conductors_have_a_round_of_one_drain_only_when_a_lease_runs_out(operator: Operator) -> None:

@@ -48,7 +48,7 @@ CASES: list[tuple[DrainKind, dict[str, Any], Step, MoveKind | None, str]] = [
     (DrainKind.DRAIN, {"server_vm_state": "stopped"}, Step.BEGIN, MoveKind.MIGRATE, ""),
     (DrainKind.RECOVER, {}, Step.BEGIN, MoveKind.EVACUATE, ""),
     (DrainKind.RECOVER, {"server_vm_state": "stopped"}, Step.BEGIN, MoveKind.EVACUATE, ""),
-    (DrainKind.RECOVER, {"server_host_down": True}, Step.BEGIN, MoveKind.EVACUATE, ""),
+    (DrainKind.RECOVER, {"host_down": True}, Step.BEGIN, MoveKind.EVACUATE, ""),
     (DrainKind.RECOVER, {"server_task_state": "powering-off"}, Step.BEGIN, MoveKind.EVACUATE, ""),
     # A state that lasts is final, one that passes is waited for.
     (DrainKind.DRAIN, {"refusals": MAY_NOT}, Step.STAY, None, "in no state"),
@@ -79,7 +79,10 @@ CASES: list[tuple[DrainKind, dict[str, Any], Step, MoveKind | None, str]] = [
     (DrainKind.DRAIN, {"failures": 1, "failure": "no room", "failed_s": 0.5}, Step.WAIT, MoveKind.LIVE, "no room"),
     (DrainKind.DRAIN, {"failures": 2, "failure": "no room", "failed_s": 60.0}, Step.BEGIN, MoveKind.LIVE, ""),
     (DrainKind.DRAIN, {"failures": 3, "failure": "no room", "failed_s": 60.0}, Step.STAY, None, "3 moves of it failed"),
-    (DrainKind.DRAIN, {"server_host_down": True}, Step.WAIT, MoveKind.LIVE, "roost recover"),
+    # A drain waits for a host that is down, also with a move that it began; a recovery does not.
+    (DrainKind.DRAIN, {"host_down": True}, Step.WAIT, MoveKind.LIVE, "roost recover"),
+    (DrainKind.DRAIN, OWN_MOVE | {"host_down": True, "stage": Stage.CONFIRM}, Step.WAIT, None, "waits for host h1"),
+    (DrainKind.RECOVER, OWN_MOVE | {"host_down": True, "stage": Stage.BIND}, Step.MOVING, None, ""),
 ]
 
 
@@ -143,6 +146,7 @@ def test_the_large_go_first_and_who_failed_last() -> None:
         ({"cancelled": True}, [{}], True, 1),
         ({"cancelled": True, "age_s": 0.5}, [], True, 0),
         ({"cancelled": True}, [OWN_MOVE | {"server_vm_state": "resized"}], False, 0),
+        ({"overdue": True}, [OWN_MOVE | {"host_down": True, "stage": Stage.CONFIRM}], True, 1),
     ],
 )
 def test_a_drain_is_over_when_nothing_is_left_to_do(

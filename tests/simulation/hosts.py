@@ -368,8 +368,11 @@ class Hosts:
             return None
 
     def _begin(self, order: GuestOrder) -> GuestReport:
-        """Return the report by which a host begins; agents of today say where they await memory."""
-        waits = order.desired == "incoming" and order.host not in self.versions
+        """Return the report by which a host begins; agents of today say where they await memory, or a disk."""
+        guest = self.guests.get(order.key)
+        is_new = guest is None or guest.attempt != order.attempt
+        is_far = is_new and order.disk is not None and order.disk.needed and not order.keeps_disk
+        waits = (order.desired == "incoming" or is_far) and order.host not in self.versions
         meeting = MemorySource(address=order.host, token=str(self._next())) if waits else None
         return replace(self._report(order, "begun"), meeting=meeting)
 

@@ -330,14 +330,14 @@ class Agent:
                 await self._driver.launch(await self._ports.take(order))
             except Exception as error:
                 log_failure("a guest could not be launched", order, error)
-                await self._destroy(order.key, order.attempt)
+                await self._destroy(order.key, order.attempt, disk=not order.keeps_disk)
                 await self._report(order, "failed", str(error) or type(error).__name__)
                 return
         await self._confirm(order)
 
     async def _begin(self, order: GuestOrder) -> bool:
-        """Return whether the guest may run here, as the API says now; say where it awaits its memory, if it does."""
-        meeting = self._driver.expect_memory(order.key) if order.desired == "incoming" else None
+        """Return whether the guest may run here, as the API says now; say where it awaits its memory, or disk."""
+        meeting = self._driver.expect(order)
         while True:
             if not (await self._report(order, "begun", meeting=meeting)).accepted:
                 return False
@@ -361,7 +361,7 @@ class Agent:
         """Say that the guest is as it was; one that was about to take over another's memory goes, and is made again."""
         guest = self._driver.guests_by_key().get(order.key)
         if guest is not None and guest.state == "incoming":
-            await self._destroy(order.key, order.attempt)
+            await self._destroy(order.key, order.attempt, disk=not order.keeps_disk)
             await self._report(order, "failed", reason)
             return
         await self._report(order, "unchanged", reason)
@@ -376,7 +376,7 @@ class Agent:
             self._list_due_s = float("-inf")  # its addresses are to be held soon
 
     async def _make_absent(self, order: GuestOrder) -> None:
-        await self._destroy(order.key, order.attempt)
+        await self._destroy(order.key, order.attempt, disk=True)
         if order.key in self._driver.guests_by_key():
             log.error("a guest of a higher attempt stays", server_id=order.server_id, host=order.host)
             await asyncio.sleep(DESTROY_RETRY_S)  # the order is of an older database, and comes again
@@ -384,10 +384,11 @@ class Agent:
         await self._ports.give_back(order)
         await self._report(order, "absent")
 
-    async def _destroy(self, key: GuestKey, attempt: int) -> None:
+    async def _destroy(self, key: GuestKey, attempt: int, *, disk: bool = False) -> None:
+        """Have nothing left of the guest. disk: of its root disk neither, which no later attempt here goes on with."""
         while True:
             try:
-                return await self._driver.destroy(key, attempt=attempt)
+                return await self._driver.destroy(key, attempt=attempt, disk=disk)
             except Exception:
                 log.exception("a guest could not be destroyed", server_id=key[0], host=key[1])
                 await asyncio.sleep(DESTROY_RETRY_S)

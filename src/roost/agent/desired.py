@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from roost.seams.agent import NICS_UP, GuestKey, GuestOrder, ListedGuest, OrderId
+from roost.seams.agent import GuestKey, GuestOrder, ListedGuest, OrderId
 
 
 @dataclass(frozen=True)
 class Actions:
-    """What to do now. launch: begin and build. change: have a guest that is there in another state, or have it begin to
-    send its memory. confirm: it is as it should be, say so. destroy: have it gone, say so.
+    """What to do now. launch: begin and build. change: have a guest that is there in another state, or have it send
+    what it has. confirm: it is as it should be, say so. destroy: have it gone, say so.
 
     interrupt: guests whose launch is at work and no longer wanted: they are to go, or a later attempt is in force.
     hurry: have the launch that is at work take over the memory now.
@@ -60,7 +60,7 @@ def decide_actions(
             actions.destroy.append(order)
         elif (guest := guests_by_key.get(key)) is None or guest.attempt != order.attempt:
             actions.launch.append(order)
-        elif guest.state != order.desired or (order.meeting is not None and order.desired in NICS_UP):
+        elif guest.state != order.desired or order.meeting is not None:
             actions.change.append(order)
         else:
             actions.confirm.append(order)

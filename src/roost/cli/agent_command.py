@@ -103,14 +103,14 @@ def _read_faults(words: Mapping[str, Any]) -> Faults:
 
 
 def check_machine(words: Mapping[str, Any]) -> NoReturn:
-    """Say what this machine has and lacks for guests; end with the status that says so."""
+    """Say what this machine has and lacks for guests, and pack their image; end with the status that says so."""
     from roost.agent.drivers.programs import ProgramFailed
-    from roost.agent.drivers.qemu.check import check_host
+    from roost.agent.drivers.qemu.check import check_and_prepare
 
     if words["driver"] != "qemu":
         misused("--check: expected --driver qemu, which needs something of this machine")
     try:
-        findings, _ = asyncio.run(check_host(read_host(words), _state_of(words)))
+        findings = asyncio.run(check_and_prepare(read_host(words), _state_of(words)))
     except BadRequest as error:
         raise typer.BadParameter(str(error)) from error
     except ProgramFailed as error:

@@ -27,9 +27,11 @@ from roost.cli.qemu_options import (
     Check,
     Cpu,
     MigrateListen,
+    QemuAccount,
     ReserveCpus,
     ReserveDisk,
     ReserveMemory,
+    SharedDisks,
 )
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption
@@ -214,9 +216,11 @@ def _agent(
     accel: Accel = "auto",
     cpu: Cpu = None,
     migrate_listen: MigrateListen = None,
+    account: QemuAccount = "roost-qemu",
     reserve_cpus: ReserveCpus = 0,
     reserve_memory: ReserveMemory = 0,
     reserve_disk: ReserveDisk = 0,
+    disks: SharedDisks = None,
     check: Check = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,

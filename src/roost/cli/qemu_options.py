@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 import typer
 
 from roost.platform.errors import BadRequest
+from roost.platform.tls import peer_contexts
 
 if TYPE_CHECKING:
     from roost.agent.drivers.qemu.check import HostAsked
     from roost.seams.agent import HostReport
 
 LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
+ACCOUNT_NAME = re.compile(r"[1-9][0-9]{0,8}|[a-z_][a-z0-9_-]{0,31}")
 ACCELS = ("auto", "kvm", "tcg")
 
 Bridges = Annotated[
@@ -34,6 +36,17 @@ MigrateListen = Annotated[
         metavar="ADDRESS",
         help="Where other hosts' agents send memory; with :PORT, always there.",
         show_default="the address towards --api",
+    ),
+]
+QemuAccount = Annotated[
+    str, typer.Option(metavar="NAME|UID", help="Whom QEMU runs as; a number needs no account of that name.")
+]
+SharedDisks = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where root disks are; of hosts that share it they go with their guests.",
+        show_default="in --state",
     ),
 ]
 ReserveCpus = Annotated[int, typer.Option(metavar="N", min=0, help="CPUs that guests do not get.")]
@@ -67,8 +80,19 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
         raise BadRequest(
             f"--migrate-listen {words['migrate_listen']}: expected an address such as 192.0.2.10 or [2001:db8::1]:4444"
         )
-    listen = words["migrate_listen"] or _address_towards(words["api"] or "")
-    return HostAsked(bridges=read_bridges(words["bridge"]), accel=accel, cpu=words["cpu"], migrate_listen=listen)
+    account = words["account"]
+    if not ACCOUNT_NAME.fullmatch(account) or account == "root":
+        raise BadRequest(f"--account {account}: expected an account's name, or its number above 0, which is not root's")
+    files = [str(words[name]) for name in ("ca_file", "cert", "key") if words[name] is not None]
+    return HostAsked(
+        bridges=read_bridges(words["bridge"]),
+        accel=accel,
+        cpu=words["cpu"],
+        migrate_listen=words["migrate_listen"] or _address_towards(words["api"] or ""),
+        account=account,
+        disks=words["disks"],
+        tls=peer_contexts(*files) if len(files) == 3 else None,
+    )
 
 
 def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
@@ -79,7 +103,8 @@ def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
         raise BadRequest("--driver qemu serves one host, this machine: expected --host, once")
     if words["physical_network"]:
         raise BadRequest("--physical-network: --driver qemu reaches those of --bridge PHYSNET=BRIDGE")
-    folder = next(path for path in (state.absolute(), *state.absolute().parents) if path.exists())
+    disks = (words["disks"] or state).absolute()
+    folder = next(path for path in (disks, *disks.parents) if path.exists())
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return HostReport(
         name="",

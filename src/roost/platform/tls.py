@@ -64,6 +64,22 @@ def client_context(cafile: str | None, cert: str | None, key: str | None) -> "ss
     return context
 
 
+def peer_contexts(cafile: str, cert: str, key: str) -> "tuple[ssl.SSLContext, ssl.SSLContext]":
+    """Return what an agent listens with, and what it connects with: both ends show certificates, and check them.
+
+    The files are those of client_context. Raises BadRequest.
+    """
+    import ssl
+
+    listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listening.verify_mode = ssl.CERT_REQUIRED
+    _load_ca(listening, cafile, option="--ca-file")
+    _load_pair(listening, cert, key, options=("--cert", "--key"))
+    connecting = client_context(cafile, cert, key)
+    assert connecting is not None
+    return listening, connecting
+
+
 def check_cafile(cafile: str, *, section: str) -> None:
     """Raise BadRequest, which names the section of roost.toml, for a file without certificates; "" is none."""
     import ssl

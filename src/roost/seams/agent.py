@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from roost.platform.errors import Retry, RoostError
 from roost.seams.compute import ServerPort
-from roost.seams.guests import GuestImage, MemorySource, NicNetwork
+from roost.seams.guests import DiskKept, GuestImage, MemorySource, NicNetwork
 
 HOSTS_MAX = 20_000
 """Hosts in one body; who has more of them makes several calls."""
@@ -142,9 +142,10 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
 
     Of a guest that is to be gone there are none, but for old agents: where its server is deleted and no other host has
     a guest of it. networks: what is around the ports' NICs. hostname: as the guest is to call itself. image: None
-    for a guest without one. soft: a guest that is to stop is asked to shut down first. meeting: of a live migration,
-    where the source sends its memory. request_id, global_request_id: of the last action on the server, or else of its
-    creation, for logs.
+    for a guest without one. disk: that a guest which is made goes on with; None where it begins anew. soft: a guest
+    that is to stop, or is made anew, is asked to shut down first. meeting: where it sends its memory; one that is to
+    stop, and sends none, its disk. request_id,
+    global_request_id: of the last action on the server, or else of its creation, for logs.
     """
 
     name: str = ""
@@ -156,6 +157,7 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     networks: tuple[NicNetwork, ...] = ()
     hostname: str = ""
     image: GuestImage | None = None
+    disk: DiskKept | None = None
     soft: bool = False
     meeting: MemorySource | None = None
     request_id: str = ""
@@ -168,13 +170,18 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
             server_id=self.server_id, host=self.host, attempt=self.attempt, desired=self.desired, hurry=self.hurry
         )
 
+    @property
+    def keeps_disk(self) -> bool:
+        """Return whether the guest goes on with the disk that is on its host."""
+        return self.disk is not None and self.disk.host == self.host
+
 
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):
     """What became of a guest. state: begun is before it runs; failed leaves nothing of it.
 
     unchanged: it is as it was, since the host could not do what was desired. message: why not. by_itself: it is what
     power_state says, and nobody asked for that. Its state is unchanged, which tells a Roost without own states nothing.
-    sequence: as in a list. meeting: where a guest that begins as incoming awaits its memory; of a source, the one that
+    sequence: as in a list. meeting: where a guest that begins awaits its memory, or its disk; of a source, the one that
     its order named.
     """
 

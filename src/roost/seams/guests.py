@@ -1,4 +1,4 @@
-"""What a guest is made from, beside its sizes: its image, the networks of its NICs, and where its memory comes from.
+"""What a guest is made from, beside its sizes: its image, its disk, the networks of its NICs, where its memory is.
 
 These are parts of an order to an agent (seams/agent.py). Every field came with service version 6 and has a default.
 """
@@ -66,8 +66,21 @@ class GuestImage(Struct, frozen=True, kw_only=True):
     checksum: str = ""
 
 
+class DiskKept(Struct, frozen=True, kw_only=True):
+    """The root disk that a new guest goes on with: the one that its server's guest has on a host.
+
+    needed: without it there is no guest; otherwise it begins anew where it is not found.
+    """
+
+    host: str
+    needed: bool = True
+
+
 class MemorySource(Struct, frozen=True, kw_only=True):
-    """Where two agents of a live migration meet. address: HOST:PORT of the destination. token: is good for once."""
+    """Where two agents meet, of which one sends memory, or a disk. address: HOST:PORT of the destination.
+
+    token: is good for once.
+    """
 
     address: Annotated[str, Meta(max_length=300)]
     token: Annotated[str, Meta(max_length=128)]

@@ -14,6 +14,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine
 from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.lease import now_s
+from roost.platform.tls import peer_contexts
 from roost.seams.agent import GuestOrder
 
 
@@ -24,11 +25,11 @@ async def obey(driver: QemuDriver, line: dict[str, Any]) -> Any:
             order = msgspec.convert(line["order"], GuestOrder)
             return await getattr(driver, line["do"])(order)
         case "destroy":
-            return await driver.destroy((line["server"], line["host"]), attempt=line["attempt"])
+            return await driver.destroy((line["server"], line["host"]), attempt=line["attempt"], disk=line["disk"])
         case "list":
             return msgspec.to_builtins(driver.list_guests())
         case "expect":
-            return msgspec.to_builtins(driver.expect_memory((line["server"], line["host"])))
+            return msgspec.to_builtins(driver.expect(msgspec.convert(line["order"], GuestOrder)))
         case "hurry":
             return driver.hurry((line["server"], line["host"]))
         case "own":
@@ -47,7 +48,7 @@ def tell(told: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-async def main(host: str, directory: str, listen: str, account: str, machine: str) -> None:
+async def main(host: str, directory: str, listen: str, account: str, machine: str, *more: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     uid, gid = map(int, account.split(":"))
     options = QemuOptions(
@@ -57,6 +58,8 @@ async def main(host: str, directory: str, listen: str, account: str, machine: st
         machine=Machine(accel="tcg", type=machine, cpu="qemu64", cpu_name="qemu64"),
         account=Account(uid=uid, gid=gid),
         migrate_listen=listen,
+        disks=Path(more[0]) if more[0] else None,
+        tls=peer_contexts(*more[1:]) if more[1:] else None,
     )
     driver = QemuDriver(options)
     await driver.open()

@@ -5,7 +5,6 @@ import ctypes
 import itertools
 import json
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -19,15 +18,19 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import pytest
+from tests.agent.qemu.orders import MAC
 
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import find_versioned
 from roost.agent.drivers.qemu.image import ensure_image
+from roost.cli.asking.real_world import NicKnown, list_world_problems, look_at_world
 from roost.seams.agent import GuestOrder
 
 ROOT = Path(__file__).parents[3]
-ACCOUNT = "roost-qemu"
+ACCOUNT = 60902
+"""A number that no account has."""
 PROGRAMS = ("qemu-system-x86_64", "qemu-img", "nft", "dnsmasq", "ip", "unshare", "setpriv", "busybox")
+IMAGE = "an image"
 CLONE_NEWNET = 0x40000000
 T = TypeVar("T")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -58,13 +61,14 @@ async def find_lack_of_image() -> str | None:
     try:
         await ensure_image()
     except ProgramFailed as error:
-        return f"an image: {error}"
+        return f"{IMAGE}: {error}"
     return None
 
 
 def skip_for(lack: str) -> NoReturn:
     """Skip the test; where continuous integration could have installed what lacks, that is a failure."""
-    could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None and lack in PROGRAMS
+    could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
+    could = could and (lack in PROGRAMS or lack.startswith(IMAGE))
     (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
 
 
@@ -109,8 +113,6 @@ class Site:
         self.in_router("ip", "address", "add", "2001:db8::1/64", "dev", "br0", "nodad")
         for link in ("lo", "br0"):
             self.in_router("ip", "link", "set", link, "up")
-        if call("getent", "passwd", ACCOUNT, check=False).returncode != 0:
-            call("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT, check=False)
         self.machine = find_versioned(call("qemu-system-x86_64", "-machine", "help").stdout) or "q35"
 
     def add_host(self, name: str) -> "Host":
@@ -120,11 +122,8 @@ class Site:
         self.in_router("ip", "link", "add", peer, "type", "veth", "peer", "name", "rack1", "netns", namespace)
         self.in_router("ip", "link", "set", peer, "master", "br0", "up")
         host = Host(self, name, namespace, f"192.0.2.{10 + len(self.hosts)}")
-        host.call("ip", "link", "add", "br0", "type", "bridge")
-        host.call("ip", "link", "set", "rack1", "master", "br0", "up")
-        host.call("ip", "address", "add", f"{host.address}/24", "dev", "br0")
-        for link in ("lo", "br0"):
-            host.call("ip", "link", "set", link, "up")
+        host.call("ip", "link", "set", "lo", "up")
+        host.make_bridge()
         self.hosts.append(host)
         return host
 
@@ -141,10 +140,23 @@ class Site:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    async def wait_ping(self, address: str, *, within_s: float = 60.0) -> None:
+    async def shell(self, address: str, command: str) -> str:
+        """Return what a command prints in a guest."""
+        with await asyncio.to_thread(self.connect, address, 23) as connection:
+            connection.sendall(f"{command}\nexit\n".encode())
+            return await asyncio.to_thread(lambda: connection.makefile().read().strip())
+
+    async def wait_ping(self, address: str, *, within_s: float = 180.0) -> None:
         async with asyncio.timeout(within_s):
             while not await asyncio.to_thread(self.pings, address):
                 await asyncio.sleep(0.2)
+
+    async def list_problems(self, on: "Host | None") -> list[str]:
+        """Return what is wrong from outside, where the one guest, of the usual order, is to run there or nowhere."""
+        name = None if on is None else on.name
+        nic = NicKnown(server="web", tap="rt0a1b2c3d4e5f", mac=MAC, addresses=("10.1.0.2",), host=name)
+        namespaces = {host.name: host.namespace for host in self.hosts}
+        return list_world_problems([nic], await look_at_world(self.router, ["10.1.0.0/24"], namespaces, [nic]))
 
     async def close(self) -> None:
         for host in self.hosts:
@@ -164,6 +176,8 @@ class Host:
         self.namespace = namespace
         self.address = address
         self.state = site.folder / name
+        self.disks: Path | None = None
+        self.tls: tuple[str, ...] = ()
         self._process: asyncio.subprocess.Process | None = None
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -172,21 +186,29 @@ class Host:
     def call(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return call("ip", "netns", "exec", self.namespace, *arguments, check=check)
 
-    async def start(self) -> None:
-        """Start the driver, and wait until it is open."""
-        account = pwd.getpwnam(ACCOUNT)
+    def make_bridge(self) -> None:
+        """Make its bridge, with its cable to the switch and its address."""
+        self.call("ip", "link", "add", "br0", "type", "bridge")
+        self.call("ip", "link", "set", "rack1", "master", "br0", "up")
+        self.call("ip", "address", "add", f"{self.address}/24", "dev", "br0")
+        self.call("ip", "link", "set", "br0", "up")
+
+    async def start(self, *, crash_at: str = "") -> None:
+        """Start the driver, and wait until it is open, or has died at the crash point."""
         driving = [sys.executable, "-m", "tests.agent.qemu.driving", self.name, str(self.state), self.address]
         self._process = await asyncio.create_subprocess_exec(
             *("ip", "netns", "exec", self.namespace, *driving),
-            *(f"{account.pw_uid}:{account.pw_gid}", self.site.machine),
+            *(f"{ACCOUNT}:{ACCOUNT}", self.site.machine, str(self.disks or ""), *self.tls),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PATH": PATH, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+            env={**os.environ, "PATH": PATH, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "ROOST_CRASH_AT": crash_at},
         )
         opened = self._answers[0] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
-        await asyncio.wait_for(opened, 60)
+        await asyncio.wait([opened], timeout=60)
+        assert opened.done()
+        assert crash_at or not opened.cancelled()
 
     async def _read(self) -> None:
         assert self._process is not None
@@ -218,8 +240,9 @@ class Host:
     async def change(self, order: GuestOrder) -> None:
         await asyncio.wait_for(self.ask("change", order=order), 120)
 
-    async def destroy(self, server: str, attempt: int = 1) -> None:
-        await asyncio.wait_for(self.ask("destroy", server=server, host=self.name, attempt=attempt), 60)
+    async def destroy(self, server: str, attempt: int = 1, *, disk: bool = True) -> None:
+        destroying = self.ask("destroy", server=server, host=self.name, attempt=attempt, disk=disk)
+        await asyncio.wait_for(destroying, 60)
 
     async def states(self) -> dict[str, tuple[str, str]]:
         """Return server -> (state, power state)."""
@@ -242,6 +265,11 @@ class Host:
         """Return the taps of the host that are up."""
         links = json.loads(self.call("ip", "-json", "link").stdout)
         return [link["ifname"] for link in links if link["ifname"].startswith("rt") and "UP" in link["flags"]]
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the driver's process has ended."""
+        return self._reading is None or self._reading.done()
 
     async def kill(self) -> None:
         """Kill the driver's process."""

@@ -1,11 +1,13 @@
 """What is said of a machine."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.authority import Authority
 
-from roost.agent.drivers.qemu.check import PACKAGES, HostAsked, HostFacts, judge_host
+from roost.agent.drivers.qemu.check import PACKAGES, HostAsked, HostFacts, find_account, judge_host
 from roost.cli.qemu_options import read_bridges, read_host, read_machine
 from roost.platform.errors import BadRequest
 
@@ -45,10 +47,15 @@ def test_a_machine_with_everything_is_fine() -> None:
             "There is no bridge br0 for physical network rack1: ip link add br0 type bridge",
         ),
         ({"state": Path("/", "x" * 60)}, f"--state /{'x' * 60} is too long: 51 characters are the most"),
+        (
+            {"asked": replace(ASKED, disks=Path("/srv/disks")), "has_disks": False},
+            "There is no folder --disks /srv/disks: mount what the hosts share",
+        ),
     ],
 )
 def test_each_lack_is_one_sentence(facts: dict[str, Any], sentence: str) -> None:
-    findings = judge_host(ASKED, HostFacts(**FACTS | facts))
+    asked = facts.pop("asked", ASKED)
+    findings = judge_host(asked, HostFacts(**FACTS | facts))
     assert findings.lacks == [sentence]
     assert findings.status == 2
 
@@ -80,8 +87,10 @@ def test_a_name_may_have_an_equals_sign_in_its_bridge_alone_once() -> None:
 
 OPTIONS: dict[str, Any] = {
     **{"accel": "auto", "cpu": None, "bridge": ["rack1=br0"], "migrate_listen": None, "api": "http://127.0.0.1:1"},
+    "account": "roost-qemu",
     **{"fleet": None, "host": ["h1"], "physical_network": None},
-    **{"reserve_cpus": 10**6, "reserve_memory": 0, "reserve_disk": 0},
+    **{"reserve_cpus": 10**6, "reserve_memory": 0, "reserve_disk": 0, "disks": None},
+    **{"ca_file": None, "cert": None, "key": None},
 }
 
 
@@ -130,3 +139,32 @@ def test_where_memory_is_awaited_is_an_address(address: str, is_one: bool) -> No
 def test_an_accelerator_that_is_none_is_refused() -> None:
     with pytest.raises(BadRequest, match="--accel xen: expected auto, kvm, tcg"):
         read_host(OPTIONS | {"accel": "xen"})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("roost-qemu", True), ("60902", True), ("root", False), ("0", False), ("", False), ("-x", False), ("a:b", False)],
+)
+def test_qemu_runs_as_whom_it_is_told_but_not_as_root(name: str, is_one: bool) -> None:
+    if is_one:
+        assert read_host(OPTIONS | {"account": name}).account == name
+    else:
+        with pytest.raises(BadRequest, match=f"--account {name}: expected an account's name, or its number above 0"):
+            read_host(OPTIONS | {"account": name})
+
+
+def test_an_account_that_is_a_number_is_always_there() -> None:
+    account = find_account("60902")
+    assert account is not None
+    assert (account.uid, account.gid) == (60902, 60902)
+    assert find_account("no-such-account") is None
+
+
+def test_agents_meet_under_tls_where_they_have_all_that_it_takes(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.sign("host")
+    files = {"ca_file": authority.cert, "cert": Path(cert), "key": Path(key)}
+    assert read_host(OPTIONS | files).tls is not None
+    assert read_host(OPTIONS | files | {"ca_file": None}).tls is None
+    with pytest.raises(BadRequest, match=r"--key .*: it is not the key of --cert"):
+        read_host(OPTIONS | files | {"key": Path(authority.sign("another")[1])})

@@ -21,7 +21,7 @@ from roost.agent.drivers.qemu.nics import plan_nics
 from roost.seams.agent import GuestOrder
 
 TCG = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
-FILES = GuestFiles(Path("/state/guests/x"))
+FILES = GuestFiles(Path("/state/guests/x"), Path("/state/disks/x.h1.qcow2"))
 HELP = """Supported machines are:
 pc                   Standard PC (i440FX + PIIX, 1996) (alias of pc-i440fx-7.2)
 q35                  Standard PC (Q35 + ICH9, 2009) (alias of pc-q35-7.2)
@@ -67,9 +67,12 @@ def test_a_disk_has_a_format_that_is_stated() -> None:
     assert "-blockdev" not in _command(make_order())
     disk = _value(_command(make_order(disk_gb=1)), "-blockdev")
     assert disk.startswith("driver=qcow2,node-name=disk,")
-    assert disk.endswith("file.driver=file,file.filename=/state/guests/x/run/disk.qcow2")
-    odd = _command(make_order(disk_gb=1), files=GuestFiles(Path("/a,b")))
-    assert _value(odd, "-blockdev").endswith("file.filename=/a,,b/run/disk.qcow2")
+    assert disk.endswith("file.driver=file,file.filename=/state/disks/x.h1.qcow2")
+    shared = GuestFiles(FILES.folder, FILES.disk, is_shared=True)
+    disk = _value(_command(make_order(disk_gb=1), files=shared), "-blockdev")
+    assert ",cache.direct=on," in disk, "what one host has in memory another would not see"
+    odd = _command(make_order(disk_gb=1), files=GuestFiles(Path("/a,b"), Path("/a,b/disk.qcow2")))
+    assert _value(odd, "-blockdev").endswith("file.filename=/a,,b/disk.qcow2")
     assert "path=/a,,b/run/qmp," in _value(odd, "-chardev", 1)
 
 

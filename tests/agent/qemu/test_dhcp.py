@@ -74,8 +74,10 @@ def test_ipv6_is_advertised_only_as_the_subnet_asks(
 
 
 def test_a_guest_is_known_by_its_mac() -> None:
-    both = _nics(SUBNET, SUBNET_V6, addresses=("2001:db8::5", "10.1.0.2", "10.1.0.9"))
-    assert render_hosts(both) == f"{MAC},10.1.0.2,[2001:db8::5],web\n"
+    stateful = NicSubnet(cidr="2001:db8:1::/64", ra_mode="dhcpv6-stateful", address_mode="dhcpv6-stateful")
+    addresses = ("2001:db8::5", "10.1.0.2", "10.1.0.9", "2001:db8:1::7", "2001:db8:1::8")
+    both = _nics(SUBNET, SUBNET_V6, stateful, addresses=addresses)
+    assert render_hosts(both) == f"{MAC},10.1.0.2,[2001:db8:1::7],[2001:db8:1::8],web\n"
     assert render_hosts(()) == ""
 
 

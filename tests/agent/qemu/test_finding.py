@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.agent.qemu.orders import make_order
 
+from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles, Machine
 from roost.agent.drivers.qemu.finding import UNKNOWN, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
@@ -61,7 +62,7 @@ async def test_a_guest_is_what_was_reported_unless_it_runs(
     meta = GuestMeta(
         order=make_order(), state="stopped" if leaving else state, machine=MACHINE, is_made=True, leaving=leaving
     )
-    guest = ScriptedGuest(meta, GuestFiles(tmp_path))
+    guest = ScriptedGuest(meta, GuestFiles(tmp_path, tmp_path / "disk"))
     if memory:
         guest.files.memory.write_text("")
     assert await settle_guest(guest, status) == found
@@ -70,14 +71,14 @@ async def test_a_guest_is_what_was_reported_unless_it_runs(
 
 
 async def test_a_folder_in_which_nothing_was_made_is_deleted(tmp_path: Path) -> None:
-    files = GuestFiles(tmp_path / "guest")
+    files = GuestFiles(tmp_path / "guest", tmp_path / "disk")
     files.run.mkdir(parents=True)
     assert read_guest(files, {}, lambda _guest, _event: None) is None
     assert not files.folder.exists()
 
 
 async def test_what_is_written_is_read(tmp_path: Path) -> None:
-    files = GuestFiles(tmp_path / "guest")
+    files = GuestFiles(tmp_path / "guest", tmp_path / "disk")
     meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, sequence=7, is_made=True)
     Guest(meta, files, (), lambda _guest, _event: None).keep(meta)
     guest = read_guest(files, {"rack1": "br0"}, lambda _guest, _event: None)
@@ -85,3 +86,12 @@ async def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert guest.meta == meta
     assert [nic.tap for nic in guest.nics] == ["rt0a1b2c3d4e5f"]
     assert await find_status(guest) == ""
+
+
+async def test_what_cannot_be_read_is_kept_and_said(tmp_path: Path) -> None:
+    files = GuestFiles(tmp_path / "guest")
+    files.run.mkdir(parents=True)
+    files.meta.write_text("{}")
+    with pytest.raises(ProgramFailed, match=r"server guest is on this host, and .*/meta.json cannot be read: .*order"):
+        read_guest(files, {}, lambda _guest, _event: None)
+    assert files.meta.exists()

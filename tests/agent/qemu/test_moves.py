@@ -2,14 +2,32 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.agent.qemu.orders import make_order
+from tests.authority import Authority
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu.command import Machine
-from roost.agent.drivers.qemu.moves import CONTROL, MEMORY, Hello, Meeting, MeetingPoint, Offer, Said, hear, say
+from roost.agent.drivers.qemu.command import GuestFiles, Machine
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.moves import (
+    CONTROL,
+    MEMORY,
+    Contexts,
+    Hello,
+    Meeting,
+    MeetingPoint,
+    Offer,
+    Said,
+    connect,
+    hear,
+    say,
+    send_disk,
+)
+from roost.platform.tls import peer_contexts
 from roost.seams.guests import MemorySource
 
 KEY = ("server", "h1")
@@ -17,8 +35,8 @@ OFFER = Offer(machine=Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_
 
 
 @contextlib.asynccontextmanager
-async def point() -> AsyncIterator[tuple[MeetingPoint, MemorySource, Meeting]]:
-    meeting_point = MeetingPoint("127.0.0.1")
+async def point(tls: Contexts | None = None) -> AsyncIterator[tuple[MeetingPoint, MemorySource, Meeting]]:
+    meeting_point = MeetingPoint("127.0.0.1", tls)
     await meeting_point.open()
     try:
         source = meeting_point.expect(KEY)
@@ -68,7 +86,7 @@ async def test_the_end_of_the_source_is_the_end() -> None:
         async with connection(source, CONTROL) as (_, writer):
             say(writer, OFFER)
             await meeting.wait_offer()
-        with pytest.raises(LaunchFailed, match="ended the live migration"):
+        with pytest.raises(LaunchFailed, match="ended the migration"):
             await meeting.wait_near()
 
 
@@ -108,3 +126,67 @@ async def test_others_are_told_where_the_agent_listens(address: str, host: str) 
     assert told.startswith(host)
     assert int(told.removeprefix(host)) > 0
     await meeting_point.close()
+
+
+# Disks of guests that do not run.
+
+
+def stopped_guest(folder: Path, content: bytes, *, disk_gb: int = 1) -> Guest:
+    disk = folder / "disk.qcow2"
+    disk.write_bytes(content)
+    meta = GuestMeta(order=make_order("stopped", disk_gb=disk_gb), state="stopped", machine=OFFER.machine, is_made=True)
+    return Guest(meta, GuestFiles(folder, disk), (), lambda _guest, _event: None)
+
+
+@pytest.mark.parametrize(("size", "disk_gb", "has_disk"), [(3_000_001, 1, True), (9, 0, False)])
+async def test_a_disk_comes_as_it_is(tmp_path: Path, size: int, disk_gb: int, has_disk: bool) -> None:
+    content = random.Random(1).randbytes(size)
+    async with point() as (_, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, content, disk_gb=disk_gb), source, None))
+        assert await meeting.receive_disk(tmp_path / "here") is has_disk
+        await sending
+    assert (tmp_path / "here").read_bytes() == (content if has_disk else b"")
+
+
+async def test_a_disk_that_comes_in_part_is_none(tmp_path: Path) -> None:
+    async with point() as (_, source, meeting):
+        async with connection(source, CONTROL) as (_, writer):
+            say(writer, Offer(machine=OFFER.machine, disk_gb=1, disk_bytes=100))
+            writer.write(b"half")
+        with pytest.raises(LaunchFailed, match="before the whole root disk was here"):
+            await meeting.receive_disk(tmp_path / "here")
+
+
+async def test_a_destination_that_gives_up_is_told_by_its_source(tmp_path: Path) -> None:
+    async with point() as (meeting_point, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x"), source, None))
+        await meeting.wait_offer()
+        meeting_point.forget(KEY)
+        with pytest.raises(LaunchFailed, match="ended the migration"):
+            await sending
+
+
+# TLS.
+
+
+async def test_agents_that_have_certificates_meet_under_tls_alone(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    tls = peer_contexts(authority.cert, *authority.sign("dest"))
+    source_tls = peer_contexts(authority.cert, *authority.sign("source"))
+    async with point(tls) as (_, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"secret" * 100_000), source, source_tls))
+        assert await meeting.receive_disk(tmp_path / "here")
+        await sending
+        assert (tmp_path / "here").read_bytes() == b"secret" * 100_000
+    stranger = (tls[0], peer_contexts(authority.cert, *other.sign("stranger"))[1])
+    async with point(tls) as (_, source, meeting):
+        for contexts in (None, stranger):  # who shows no certificate, and who shows one that nobody trusts
+            with pytest.raises((LaunchFailed, OSError)):
+                await asyncio.wait_for(send_disk(stopped_guest(tmp_path, b"x"), source, contexts), 10)
+        elsewhere = MemorySource(address=source.address.replace("127.0.0.1", "localhost"), token=source.token)
+        with pytest.raises(LaunchFailed, match=r"is not reached at localhost:.* under TLS: .*certificate"):
+            await connect(elsewhere, CONTROL, source_tls)
+        assert not meeting._met.done()
+    async with point() as (_, source, _):
+        with pytest.raises(LaunchFailed, match="is not reached"):
+            await connect(source, CONTROL, source_tls)

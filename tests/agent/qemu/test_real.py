@@ -15,19 +15,21 @@ from typing import Any
 import pytest
 from tests.agent.qemu.orders import MAC, SERVER_ID, SUBNET, SUBNET_V6, make_network, make_order, make_port
 from tests.agent.qemu.site import Failed, Host, Site
+from tests.authority import Authority
 
 from roost.seams.agent import GuestOrder
-from roost.seams.guests import MemorySource, NicSegment
+from roost.seams.guests import DiskKept, MemorySource, NicSegment
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ADDRESS = "10.1.0.2"
 ADDRESS_V6 = "2001:db8::5054:ff:fe00:2"
 BOTH: dict[str, Any] = {
+    "disk_gb": 1,
     "ports": (make_port(addresses=(ADDRESS, ADDRESS_V6)),),
     "networks": (make_network(subnets=(SUBNET, SUBNET_V6)),),
 }
-"""A NIC with an address of each version: by DHCP, and from an advertised prefix."""
+"""A disk, and a NIC with an address of each version: by DHCP, and from an advertised prefix."""
 
 
 class Client:
@@ -96,9 +98,12 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     pid = host.pid(SERVER_ID)
     assert _account_of(pid) != "0"
 
-    await host.kill()  # of the agent: the guest goes on, and is found
+    await host.kill()  # of the agent: the guest goes on, and is found, also where its bridge is made anew meanwhile
     assert site.pings(ADDRESS)
+    host.call("ip", "link", "delete", "br0")
+    host.make_bridge()
     await host.start()
+    assert await site.list_problems(host) == []
     assert await host.states() == {SERVER_ID: ("running", "running")}
     assert host.pid(SERVER_ID) == pid
 
@@ -130,7 +135,18 @@ async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site)
     await host.change(on(host, "stopped", soft=True, **BOTH))
     assert time.monotonic() - began_s < 50  # it shut down when it was asked to
     assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
-    assert not site.pings(ADDRESS)
+    assert await site.list_problems(None) == []
+
+    disk = host.state / "disks" / f"{SERVER_ID}.a.qcow2"
+    disk.rename(disk.with_suffix(".away"))
+    with pytest.raises(Failed, match=r"the server's disk is gone from its host: .*a.qcow2"):
+        await host.change(on(host, **BOTH))
+    disk.with_suffix(".away").rename(disk)
+    host.call("ip", "link", "set", "br0", "name", "br1")
+    with pytest.raises(Failed, match="this host has no bridge br0"):
+        await host.change(on(host, **BOTH))
+    assert await host.states() == {SERVER_ID: ("stopped", "shutdown")}
+    assert not host.taps()
 
     await host.destroy(SERVER_ID)
     assert await host.states() == {}
@@ -211,15 +227,20 @@ def _qemus_of(host: Host) -> list[int]:
 
 async def _meet(source: Host, dest: Host, **other: Any) -> tuple[Any, GuestOrder]:
     """Begin a live migration; return what the destination's launch becomes, and the source's order."""
-    answer = await dest.ask("expect", server=SERVER_ID, host=dest.name)
-    launching = dest.ask("launch", order=on(dest, "incoming", attempt=2, **other))
+    order = on(dest, "incoming", attempt=2, disk=DiskKept(host=source.name), **other)
+    answer = await dest.ask("expect", order=order)
+    launching = dest.ask("launch", order=order)
     meeting = MemorySource(**answer)
     assert meeting.address.startswith(f"{dest.address}:")
     return launching, on(source, meeting=meeting, **other)
 
 
-async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Client], record_property: Any) -> None:
+async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Client], tmp_path: Path) -> None:
+    """Its disk is copied, and all of it goes under TLS."""
     source, dest = site.add_host("a"), site.add_host("b")
+    authority = Authority(tmp_path)
+    for host in (source, dest):
+        host.tls = (authority.cert, *authority.sign(host.name, host.address))
     await asyncio.gather(source.start(), dest.start())
     await source.launch(on(source, disk_gb=1))
     await site.wait_ping(ADDRESS)
@@ -241,11 +262,12 @@ async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Cli
     before = client.rounds
     await asyncio.sleep(1)
     assert client.rounds > before  # the source runs on while it is held
+    assert await site.list_problems(source) == []
     client.worst_s = 0
     await source.change(on(source, "stopped", disk_gb=1))
     assert not source.taps()
     await dest.change(on(dest, attempt=2, disk_gb=1))
-    await asyncio.sleep(2)
+    assert await site.list_problems(dest) == []
     before = client.rounds
     await asyncio.sleep(1)
     assert client.rounds > before
@@ -273,9 +295,93 @@ async def test_an_abort_after_the_source_was_stopped_leaves_it_running(site: Sit
     launching, order = await _meet(source, dest)  # in the place of what the agent before had there
     await dest.destroy(SERVER_ID, attempt=2)
     launching.cancel()
-    with pytest.raises(Failed, match=r"ended the live migration|is not reached"):
+    with pytest.raises(Failed, match=r"ended the migration|is not reached"):
         await source.change(order)
     assert site.pings(ADDRESS)
+
+
+# Disks.
+
+MARK, SECOND = "first", "other"
+
+
+async def _write(site: Site, mark: str) -> None:
+    await site.shell(ADDRESS, f"printf {mark} | dd of=/dev/vda conv=notrunc 2>/dev/null; sync")
+
+
+async def _read(site: Site) -> str:
+    await site.wait_ping(ADDRESS)
+    return await site.shell(ADDRESS, "dd if=/dev/vda bs=5 count=1 2>/dev/null")
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name.removeprefix(f"{SERVER_ID}.") for path in folder.iterdir())
+
+
+async def test_a_disk_goes_on_through_attempts_and_from_host_to_host(site: Site) -> None:
+    source, dest = site.add_host("a"), site.add_host("b")
+    await asyncio.gather(source.start(), dest.start())
+    await source.launch(on(source, disk_gb=1))
+    await site.wait_ping(ADDRESS)
+    await _write(site, MARK)
+
+    larger: dict[str, Any] = {"disk_gb": 2, "disk": DiskKept(host="a")}
+    await source.launch(on(source, attempt=2, soft=True, **larger))  # as a reboot, or a resize on its host
+    assert await _read(site) == MARK
+    assert await site.shell(ADDRESS, "cat /sys/block/vda/size") == str(2 << 21)
+    vxlan = make_network(segment=NicSegment(id="x", network_type="vxlan"))
+    with pytest.raises(Failed, match="vxlan"):
+        await source.launch(on(source, attempt=3, networks=(vxlan,), **larger))
+    await source.destroy(SERVER_ID, attempt=3, disk=False)
+    assert _names(source.state / "disks") == ["a.qcow2"], "a launch that fails takes no disk with it that was there"
+    await source.launch(on(source, "stopped", attempt=3, **larger))
+
+    order = on(dest, attempt=4, **larger)  # a cold migration
+    meeting = MemorySource(**await dest.ask("expect", order=order))
+    launching = dest.ask("launch", order=order)
+    await source.change(on(source, "stopped", attempt=3, meeting=meeting, **larger))
+    await launching
+    assert await _read(site) == MARK
+    await _write(site, SECOND)
+    await dest.destroy(SERVER_ID, attempt=4)  # its revert
+    assert _names(dest.state / "disks") == []
+    await source.change(on(source, attempt=3, **larger))
+    assert await _read(site) == MARK
+
+    (source.state / "disks" / f"{SERVER_ID}.a.qcow2").unlink()
+    with pytest.raises(Failed, match="root disk is not on this host any more: a rebuild begins it anew"):
+        await source.launch(on(source, attempt=5, **larger))
+    await source.launch(on(source, "stopped", attempt=6, disk_gb=2))
+    await source.destroy(SERVER_ID, attempt=6)
+    assert _names(source.state / "disks") == []
+
+
+async def test_a_shared_disk_is_found_by_whoever_needs_it(site: Site) -> None:
+    source, dest = site.add_host("a"), site.add_host("b")
+    shared = source.disks = dest.disks = site.folder / "shared"
+    shared.mkdir(mode=0o711)
+    await asyncio.gather(source.start(), dest.start())
+    await source.launch(on(source, disk_gb=1))
+    await site.wait_ping(ADDRESS)
+    await _write(site, MARK)
+
+    launching, order = await _meet(source, dest, disk_gb=1)
+    await asyncio.gather(launching, source.change(order))
+    assert _names(shared) == ["a.qcow2", "b.qcow2"]
+    await source.change(on(source, "stopped", disk_gb=1))
+    await dest.change(on(dest, attempt=2, disk_gb=1))
+    await source.destroy(SERVER_ID)
+    assert _names(shared) == ["b.qcow2"]
+    assert await _read(site) == MARK
+    await _write(site, SECOND)
+
+    await dest.kill()  # of the whole host
+    os.kill(dest.pid(SERVER_ID), signal.SIGKILL)
+    await source.launch(on(source, attempt=3, disk_gb=1, disk=DiskKept(host="b", needed=False)))
+    assert await _read(site) == SECOND
+    await dest.start()
+    await dest.destroy(SERVER_ID, attempt=2)
+    assert _names(shared) == ["a.qcow2"]
 
 
 async def test_what_cannot_be_here_is_refused_in_a_sentence(site: Site) -> None:

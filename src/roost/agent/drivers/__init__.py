@@ -64,11 +64,12 @@ class Driver(Protocol):
     async def launch(self, order: GuestOrder) -> None:
         """Make the guest, in the state that is desired; one that a lower attempt left behind is replaced.
 
-        Raises LaunchFailed. It may be cancelled: `destroy` is called then, and after every failure.
+        Its root disk is the one that the order says, or a new one. Raises LaunchFailed. It may be cancelled: `destroy`
+        is called then, and after every failure.
         """
 
-    def expect_memory(self, key: GuestKey) -> MemorySource | None:
-        """Return where the memory of a guest is awaited that is to be launched as incoming; None: no memory is sent.
+    def expect(self, order: GuestOrder) -> MemorySource | None:
+        """Return where the memory, or the disk, of a guest is awaited that is to be launched; None: nothing is sent.
 
         Called on the event loop: it must not block.
         """
@@ -83,13 +84,16 @@ class Driver(Protocol):
         """Bring the guest of this attempt into the state that is desired: stopped, running, and so on.
 
         With a meeting, one that has its NICs up begins to send its memory there, until little is left of it; one that
-        is to stop sends the rest.
+        is to stop sends the rest. One that was stopped already sends its disk.
 
         Raises LaunchFailed, and leaves it as it was. It may be cancelled.
         """
 
-    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
-        """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine."""
+    async def destroy(self, key: GuestKey, *, attempt: int, disk: bool) -> None:
+        """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine.
+
+        disk: of its root disk neither, which is otherwise there for the next attempt.
+        """
 
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return when the first NICs go down by themselves, by CLOCK_BOOTTIME; None: never. but_on: hosts left out."""

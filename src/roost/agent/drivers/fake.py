@@ -192,7 +192,7 @@ class FakeDriver(AgentState):
         finally:
             self._copies.pop(key, None)
 
-    def expect_memory(self, key: GuestKey) -> MemorySource | None:
+    def expect(self, order: GuestOrder) -> MemorySource | None:
         """Return None: the source sends nothing."""
         return None
 
@@ -211,7 +211,7 @@ class FakeDriver(AgentState):
         if here and order.desired in self._faults.states_refused:
             raise LaunchFailed(f"fake driver: told to refuse {order.desired}")
 
-    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
+    async def destroy(self, key: GuestKey, *, attempt: int, disk: bool = True) -> None:
         """Write down that the guest is gone, if it is there."""
         present = self._guests.get(key)
         if present is not None and present.attempt <= attempt:

@@ -9,7 +9,7 @@ from pathlib import Path
 from roost.cli.asking.cloudfile import Cloud
 from roost.cli.asking.loading import Progress, boot_servers, load, wait_for_hosts
 from roost.cli.asking.local_cloud import LocalCloud, running_cloud
-from roost.cli.asking.real_hosts import check_machine, running_hosts
+from roost.cli.asking.real_hosts import leftovers_text, prepare_machine, running_hosts
 from roost.cli.asking.story_output import load_text
 from roost.cli.plurals import is_or_are, many
 
@@ -31,14 +31,16 @@ async def run_dev(
     Raises CloudRefused, LocalCloudFailed, RealFailed.
     """
     if real:
-        check_machine(cloud, data_dir)
+        for sentence in leftovers_text(await prepare_machine(cloud, data_dir)):
+            say(sentence)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
     async def fill(local: LocalCloud) -> None:
         loaded = await load(local.client, cloud, servers=False, progress=progress)
-        async with running_hosts(cloud, local, data_dir) if real else contextlib.nullcontext() as hosts:
+        playing = running_hosts(cloud, local, data_dir, temporary=False)
+        async with playing if real else contextlib.nullcontext() as hosts:
             async with asyncio.TaskGroup() as group:
                 if hosts is not None:
                     group.create_task(hosts.local.wait())

@@ -24,10 +24,11 @@ from roost.cli.asking.four_records import (
 )
 from roost.cli.asking.loading import Loaded, load
 from roost.cli.asking.local_cloud import running_cloud
-from roost.cli.asking.real_hosts import RealHosts, check_machine, running_hosts
+from roost.cli.asking.real_hosts import RealHosts, leftovers_text, prepare_machine, running_hosts
 from roost.cli.asking.real_output import RealAct, RealNarrator
 from roost.cli.asking.real_probes import answers, ask_shell, count_received, echo_client, ping_script, spoof_script
-from roost.cli.asking.real_story import Evacuated, Moved, Pinged, RealStory, Spoofed
+from roost.cli.asking.real_story import Evacuated, Moved, NicsSeen, Pinged, RealStory, Spoofed
+from roost.cli.asking.real_world import list_world_problems, look_at_world, read_cidrs, read_nics
 from roost.cli.asking.story_output import Act
 
 SERVERS = "/compute/v2.1/servers"
@@ -83,15 +84,39 @@ async def _stage(
     """Yield the hosts of a Roost of their own, all of them up."""
     async with contextlib.AsyncExitStack() as stack:
         directory = stack.enter_context(demo_directory(data_dir))
-        check_machine(cloud, directory)
+        narrator.tidied(leftovers_text(await prepare_machine(cloud, directory)))
         narrator.starting(cloud)
         log_file = directory / "demo.log"
         local = running_cloud(directory, listen="127.0.0.1:0", log_file=log_file, pretends=False)
         roost = await stack.enter_async_context(local)
         loaded = await load(roost.client, cloud, servers=False, progress=narrator.progress)
-        hosts = await stack.enter_async_context(running_hosts(cloud, roost, directory))
+        await _unforce_hosts(roost.client, cloud)
+        playing = running_hosts(cloud, roost, directory, temporary=data_dir is None)
+        hosts = await stack.enter_async_context(playing)
         await _wait_up(hosts, narrator)
+        await _delete_servers(roost.client)
         yield hosts, loaded
+
+
+async def _unforce_hosts(client: CloudClient, cloud: Cloud) -> None:
+    """Have no host be forced down, as an earlier story in the same directory left one."""
+    for host in (name for hosts in cloud.hosts for name in hosts.names()):
+        await _force_down(client, host, forced=False)
+
+
+async def _force_down(client: CloudClient, host: str, *, forced: bool) -> None:
+    body = {"host": host, "binary": "nova-compute", "forced_down": forced}
+    await client.call("PUT", "/compute/v2.1/os-services/force-down", body)
+
+
+async def _delete_servers(client: CloudClient) -> None:
+    """Have no servers, as an earlier story in the same directory left some."""
+    await in_parallel(lambda server: client.call("DELETE", f"{SERVERS}/{server['id']}"), await client.list_servers())
+
+    async def are_gone() -> bool:
+        return not await client.list_servers()
+
+    await wait_for(are_gone, "servers of an earlier story to be gone")
 
 
 async def _wait_up(hosts: RealHosts, narrator: RealNarrator) -> None:
@@ -140,8 +165,23 @@ class _RealScene:
         story.records = await compare_records(self._client, story.segments, story.servers)
         self._narrator.checked(story.records)
         self._expect(story.records.agree, "The four records agree")
+        self._narrator.begin(RealAct.NICS)
+        story.nics = await self._look_at_nics()
+        self._narrator.nics_seen(story.nics)
+        self._expect(
+            not story.nics.problems, f"The guests' NICs are as the APIs say ({'; '.join(story.nics.problems)})"
+        )
         self._narrator.ended(story)
         return story
+
+    async def _look_at_nics(self) -> NicsSeen:
+        """Compare who answers at which address, and which NICs are up where, with what the APIs say."""
+        hosts = {host.name: host.namespace for host in self._hosts.network.hosts}
+        nics = await read_nics(self._client)
+        seen = await look_at_world(self._fabric, await read_cidrs(self._client), hosts, nics)
+        problems = list_world_problems(nics, seen)
+        answered = sum(bool(macs) for macs in seen.macs_by_address.values())
+        return NicsSeen(asked=seen.asked, answered=answered, problems=tuple(problems))
 
     def _expect(self, holds: bool, promise: str) -> None:
         if not holds:
@@ -309,8 +349,7 @@ class _RealScene:
         await self._hosts.kill(host)
         began_s = time.monotonic()
         silent = not any(await asyncio.gather(*(answers(self._fabric, server.addresses[0]) for server in servers)))
-        body = {"host": host, "binary": "nova-compute", "forced_down": True}
-        await self._client.call("PUT", "/compute/v2.1/os-services/force-down", body)
+        await _force_down(self._client, host, forced=True)
         for server in servers:
             await self._act(server, "evacuate", {})
         await self._settle_move(servers)

@@ -157,8 +157,13 @@ async def built_network(network: RealNetwork) -> AsyncIterator[None]:
         raise RealFailed(f"the hosts' network cannot be made: {error.filename}: {error.strerror}") from error
     finally:
         for namespace in begun:
-            with contextlib.suppress(ProgramFailed):
-                await run_program("ip", "netns", "delete", namespace)
+            await delete_namespace(namespace)
+
+
+async def delete_namespace(namespace: str) -> None:
+    """Delete a namespace, if it is there."""
+    with contextlib.suppress(ProgramFailed):
+        await run_program("ip", "netns", "delete", namespace)
 
 
 def run_in(namespace: str, work: Callable[[], Result]) -> Result:

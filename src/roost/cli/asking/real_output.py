@@ -6,7 +6,7 @@ from enum import StrEnum
 from rich.padding import Padding
 
 from roost.cli.asking.four_records import SegmentUse, ServerState
-from roost.cli.asking.real_story import Evacuated, Moved, Pinged, RealStory, Spoofed
+from roost.cli.asking.real_story import Evacuated, Moved, NicsSeen, Pinged, RealStory, Spoofed
 from roost.cli.asking.story_output import INDENT, Narrator, segment_table
 from roost.cli.plurals import is_or_are, many
 from roost.cli.tables import new_table
@@ -20,12 +20,18 @@ class RealAct(StrEnum):
     SPOOF = "A guest that pretends to be another reaches nobody"
     MOVE = "A guest moves to another host while a client talks to it"
     LOSE = "A host dies, and its guests come back with their addresses"
+    NICS = "The guests' NICs are as the APIs say"
 
 
 class RealNarrator(Narrator):
     """Prints the story of real guests while it happens."""
 
     start_words = "Roost starts with {hosts} of this machine, {networks}, {segments}; the story takes a minute or two."
+
+    def tidied(self, sentences: Sequence[str]) -> None:
+        """Print what was removed that an earlier run had left behind."""
+        for sentence in sentences:
+            self._line(sentence)
 
     def guests_booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
         """Print which guests answer at which addresses."""
@@ -72,6 +78,12 @@ class RealNarrator(Narrator):
         self._line(
             f"From the host's death on that took {evacuated.seconds:.1f} s, ACTIVE after {evacuated.active_s:.1f} s."
         )
+
+    def nics_seen(self, nics: NicsSeen) -> None:
+        """Print what the guests' NICs showed."""
+        self._line(f"{nics.answered} of {many(nics.asked, 'address')} answer when the router asks for all of them.")
+        for problem in nics.problems:
+            self._line(problem)
 
     def ended(self, story: RealStory) -> None:
         """Print the promises that did not hold."""

@@ -63,6 +63,17 @@ class Evacuated(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class NicsSeen(Struct, frozen=True, kw_only=True):
+    """What the guests' NICs showed at the end. asked: addresses. answered: those at which somebody answered.
+
+    problems: a sentence for each thing that is not as the APIs say.
+    """
+
+    asked: int
+    answered: int
+    problems: tuple[str, ...]
+
+
 @dataclass
 class RealStory:
     """What was seen. broken: a sentence for each promise that did not hold."""
@@ -77,6 +88,7 @@ class RealStory:
     segments: list[SegmentUse] = field(default_factory=list)
     servers: list[ServerState] = field(default_factory=list)
     records: FourRecords | None = None
+    nics: NicsSeen | None = None
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -98,6 +110,7 @@ class RealStory:
             "moved": self.moved,
             "evacuated": self.evacuated,
             "books": self.records,
+            "nics": self.nics,
             "broken": self.broken,
             "seconds": self.seconds,
         }

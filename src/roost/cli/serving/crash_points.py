@@ -31,4 +31,7 @@ CRASH_POINTS: tuple[str, ...] = (
     "adopt.after-server", "adopt.before-claim", "adopt.after-claim", "adopt.after-ports",
     "agent.after-begin", "agent.after-change",
     "agent.before-report", "agent.after-report",
+    "guest.after-plan", "guest.after-start", "guest.before-keep", "guest.after-memory", "guest.after-kill",
+    "disk.before-name", "disk.after-name",
+    "send.after-begin", "send.after-finish", "receive.after-near",
 )  # fmt: skip

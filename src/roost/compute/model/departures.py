@@ -11,12 +11,14 @@ from roost.compute.model.work import MoveKind, ServerContext
 class DepartureRow(Struct, frozen=True, kw_only=True):
     """A server that is on one of the hosts, is being built there, or was moved away and still has something there.
 
-    host: that one of the hosts. move_kind: of the move that is open; own: the request began that move, or ends it.
-    failures: moves of the request that failed; failure: why the last one did, failed_s: seconds since.
+    host: that one of the hosts; host_down: nobody hears of it. move_kind: of the move that is open; own: the request
+    began that move, or ends it. failures: moves of the request that failed; failure: why the last one did, failed_s:
+    seconds since.
     """
 
     server_id: str
     host: str
+    host_down: bool = False
     context: ServerContext
     move_kind: MoveKind | None = None
     own: bool = False

@@ -380,7 +380,7 @@ class Guest(Struct, frozen=True, kw_only=True):
     last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
     other. sequence: of the driver's, of the state that counted last. unknown_attempt: of the guest that its host has
     instead, which nobody asked for. since_s: when it was last reported on, in seconds of the database's clock. meeting:
-    where it awaits another's memory.
+    where it awaits another's memory, or its disk.
     """
 
     server_id: str
@@ -400,6 +400,11 @@ class Guest(Struct, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str]:
         """Return where it is, or is to be."""
         return (self.server_id, self.host)
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Return whether it is made, and has said where it awaits the disk that it goes on with."""
+        return self.meeting is not None and self.reported is None and self.desired not in ("incoming", "absent")
 
 
 class ServerStanding(Struct, frozen=True, kw_only=True):

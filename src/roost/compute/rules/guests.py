@@ -16,6 +16,8 @@ from roost.seams.guests import MemorySource
 
 PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
 """States of a guest that is there."""
+SENDING = (*NICS_UP, "stopped")
+"""What a guest is to be that sends what it has to another host: its memory while its NICs are up, else its disk."""
 RECOVERING = "the records went back in time, and wait until the hosts have listed their guests"
 
 
@@ -103,7 +105,7 @@ def _take(
 ) -> None:
     """Record what a report changes that nothing refuses."""
     key, work = report.key, works_by_server.get(report.server_id)
-    if report.meeting is not None and guest.desired == "incoming":
+    if report.meeting is not None and (guest.desired == "incoming" or report.state == "begun"):
         _meet(outcome, report, guests_by_key.values())
         guest = guests_by_key[key] = replace(guest, meeting=report.meeting)
     if report.state == "begun":
@@ -131,25 +133,24 @@ def _take(
 
 
 def _meet(outcome: ReportOutcome, report: GuestReport, guests: Iterable[Guest]) -> None:
-    """Record where a guest awaits its memory; once it does, the guest that has the memory is asked for anew."""
+    """Record where a guest awaits what another has; once it does, the guest that has it is asked for anew."""
     assert report.meeting is not None
     outcome.meetings[report.key] = report.meeting
     if report.state != "begun":
         return
     for guest in guests:
-        if guest.server_id == report.server_id and guest.host != report.host and guest.desired in NICS_UP:
+        if guest.server_id == report.server_id and guest.host != report.host and guest.desired in SENDING:
             outcome.asked_again[guest.key] = guest.desired
 
 
 def _sends_elsewhere(report: GuestReport, guests: Iterable[Guest]) -> bool:
-    """Return whether a guest sends its memory to where it is awaited no more."""
-    return (
-        report.state in NICS_UP
-        and report.meeting is not None
-        and any(
-            guest.server_id == report.server_id and guest.desired == "incoming" and guest.meeting != report.meeting
-            for guest in guests
-        )
+    """Return whether a guest sends its memory, or its disk, to where it is awaited no more."""
+    return report.meeting is not None and any(
+        guest.server_id == report.server_id
+        and guest.host != report.host
+        and (guest.desired == "incoming" if report.state in NICS_UP else guest.awaits_disk)
+        and guest.meeting != report.meeting
+        for guest in guests
     )
 
 

@@ -13,11 +13,9 @@ WITH there AS (
     UNION SELECT server_id FROM compute.move WHERE open AND source_host = ANY($1::text[])
     UNION SELECT server_id FROM compute.work WHERE placed ->> 'host' = ANY($1::text[])
 )
-SELECT s.id AS server_id, w.stage, m.kind, coalesce(a.request_id = $2, false) AS own,
-    CASE WHEN s.host = ANY($1::text[]) THEN s.host WHEN m.source_host = ANY($1::text[]) THEN m.source_host
-        ELSE w.placed ->> 'host' END AS host,
-    m.server_id IS NOT NULL AS moving, g.desired AS power_desired, g.lost_at IS NOT NULL AS guest_lost,
-    f.failures, f.failed_s, (
+SELECT s.id AS server_id, w.stage, m.kind, coalesce(a.request_id = $2, false) AS own, at.host,
+    coalesce(h.forced_down OR h.silent, false) AS host_down, m.server_id IS NOT NULL AS moving,
+    g.desired AS power_desired, g.lost_at IS NOT NULL AS guest_lost, f.failures, f.failed_s, (
         SELECT event ->> 'details' FROM jsonb_array_elements(f.events) WITH ORDINALITY AS one (event, number)
         WHERE event ->> 'result' = 'Error' ORDER BY number DESC LIMIT 1) AS failure
 FROM there JOIN compute.server s USING (id)
@@ -25,6 +23,10 @@ LEFT JOIN compute.work w ON w.server_id = s.id
 LEFT JOIN compute.move m ON m.server_id = s.id AND m.open
 LEFT JOIN compute.action a ON a.id = (m.plan ->> 'action_id')::bigint
 LEFT JOIN compute.guest g ON g.server_id = s.id AND g.host = s.host
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN s.host = ANY($1::text[]) THEN s.host WHEN m.source_host = ANY($1::text[]) THEN m.source_host
+        ELSE w.placed ->> 'host' END AS host) AS at
+LEFT JOIN compute.host h ON h.name = at.host
 CROSS JOIN LATERAL (
     SELECT count(*) AS failures, extract(epoch FROM now() - max(updated_at))::double precision AS failed_s,
         (array_agg(events ORDER BY id DESC))[1] AS events
@@ -38,6 +40,7 @@ async def list_departures(tx: Connection, hosts: Sequence[str], *, request_id: s
         DepartureRow(
             server_id=row["server_id"],
             host=row["host"],
+            host_down=row["host_down"],
             context=ServerContext(
                 stage=None if row["stage"] is None else Stage(row["stage"]),
                 moving=row["moving"],

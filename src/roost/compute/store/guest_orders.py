@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from roost.compute.model.work import MoveKind, Plan
+from roost.compute.rules.guest_disks import find_disk_kept
 from roost.compute.rules.servers import make_hostname
 from roost.compute.store.recovery import FOLLOWS
 from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
@@ -23,8 +25,9 @@ ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
     s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
-    coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting'), false) AS soft,
+    coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting', 'resize_prep'), false) AS soft,
     CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting,
+    s.launched_at IS NULL OR s.task_state = 'rebuilding' AS begins_anew, m.kind AS move_kind, m.source_host, m.plan,
     coalesce(a.request_id, s.request_id, '') AS request_id,
     coalesce(CASE WHEN a.request_id IS NULL THEN s.global_request_id ELSE a.global_request_id END, '')
         AS global_request_id
@@ -35,7 +38,9 @@ LEFT JOIN LATERAL (
     SELECT request_id, global_request_id FROM compute.action WHERE server_id = g.server_id ORDER BY id DESC LIMIT 1
 ) AS a ON true
 LEFT JOIN compute.guest d
-    ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.desired = 'incoming'
+    ON $8::boolean AND d.server_id = g.server_id AND d.host <> g.host AND d.meeting IS NOT NULL
+    AND (d.desired = 'incoming' OR (d.desired <> 'absent' AND d.reported IS NULL))
+LEFT JOIN compute.move m ON $8::boolean AND m.server_id = g.server_id AND m.open
 WHERE g.reported IS DISTINCT FROM g.desired
   AND (g.agent_id IS NULL OR g.agent_id = $1) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
@@ -52,6 +57,7 @@ LIMIT $6
 _spec = msgspec.json.Decoder(RequestSpec)
 _ports = msgspec.json.Decoder(tuple[ServerPort, ...])
 _meeting = msgspec.json.Decoder(MemorySource)
+_plan = msgspec.json.Decoder(Plan)
 _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
@@ -92,6 +98,14 @@ def _described(order: GuestOrder, row: Any, spec: RequestSpec) -> GuestOrder:
         order,
         hostname=row["hostname"] or (make_hostname(order.name, order.server_id) if order.name else ""),
         image=GuestImage(id=row["image_ref"], checksum=spec.image_checksum or "") if row["image_ref"] else None,
+        disk=find_disk_kept(
+            row["host"],
+            begins_anew=row["begins_anew"],
+            size_gb=spec.disk_gb,
+            kind=row["move_kind"] and MoveKind(row["move_kind"]),
+            source_host=row["source_host"],
+            plan=row["plan"] and _plan.decode(row["plan"]),
+        ),
         soft=row["soft"],
         meeting=None if row["meeting"] is None else _meeting.decode(row["meeting"]),
     )

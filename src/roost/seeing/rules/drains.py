@@ -61,8 +61,11 @@ def decide(kind: DrainKind, departure: Departure) -> Decision:
         if not departure.own:
             return decided(Step.STAY, "it was moved or resized, and waits until that is confirmed or reverted")
         return decided(Step.STAY, departure.confirm_refusal) if departure.confirm_refusal else decided(Step.CONFIRM)
+    host_is_lost = kind is DrainKind.DRAIN and departure.host_down
+    if departure.move_kind is not None and not departure.own:
+        return decided(Step.WAIT, "another move of it is under way")
     if departure.move_kind is not None:
-        return decided(Step.MOVING) if departure.own else decided(Step.WAIT, "another move of it is under way")
+        return decided(Step.WAIT, _lost_sentence(departure)) if host_is_lost else decided(Step.MOVING)
     if stage is not None:
         return decided(Step.WAIT, f"its build or delete is under way, at the stage {stage.value}")
     if departure.failures >= TRIES_MAX:
@@ -73,12 +76,17 @@ def decide(kind: DrainKind, departure: Departure) -> Decision:
         return decided(Step.STAY, refusal)
     if refusal is not None:
         return decided(Step.WAIT, refusal)
-    if kind is DrainKind.DRAIN and server.host_down:
-        advice = "if it is dead, `roost recover` takes its servers elsewhere"
-        return decided(Step.WAIT, f"host {departure.host} is down: {advice}", move_kind)
+    if host_is_lost:
+        return decided(Step.WAIT, _lost_sentence(departure), move_kind)
     if departure.failed_s is not None and departure.failed_s < RETRY_PAUSE_S:
         return decided(Step.WAIT, f"it is tried again, as a move failed: {departure.failure}", move_kind)
     return decided(Step.BEGIN, move_kind=move_kind)
+
+
+def _lost_sentence(departure: Departure) -> str:
+    if departure.move_kind is not None:
+        return f"its move waits for host {departure.host}, which is down"
+    return f"host {departure.host} is down: if it is dead, `roost recover` takes its servers elsewhere"
 
 
 def choose_move(kind: DrainKind, vm_state: str) -> MoveKind:

@@ -17,7 +17,8 @@ from pathlib import Path
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import CPU_BY_ACCEL, KERNEL_LINE, PROGRAM, Account, Machine, find_versioned
 from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
-from roost.agent.drivers.qemu.image import BUSYBOX, ensure_image, is_cached
+from roost.agent.drivers.qemu.image import BUSYBOX, CACHE, ensure_image, is_cached
+from roost.agent.drivers.qemu.moves import Contexts
 from roost.agent.drivers.state import write_whole
 
 ACCOUNT = "roost-qemu"
@@ -42,12 +43,19 @@ PACKAGES: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HostAsked:
-    """What the options say of a machine. bridges: physical network -> bridge. cpu: None for the usual one."""
+    """What the options say of a machine. bridges: physical network -> bridge. cpu: None for the usual one.
+
+    account: whom QEMU runs as, by name or by number.
+    disks: the folder of root disks that hosts share. tls: under which agents meet.
+    """
 
     bridges: Mapping[str, str]
     accel: str
     cpu: str | None
     migrate_listen: str
+    account: str = ACCOUNT
+    disks: Path | None = None
+    tls: Contexts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +71,7 @@ class HostFacts:
     image_is_cached: bool
     accel: str | None
     state: Path
+    has_disks: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,11 +104,13 @@ def judge_host(asked: HostAsked, facts: HostFacts) -> Findings:
     if not facts.has_tun:
         lacks.append(f"{TUN} cannot be opened: modprobe tun")
     if not facts.has_account:
-        lacks.append(f"QEMU has no account to run as: useradd --system --no-create-home {ACCOUNT}")
+        lacks.append(f"QEMU has no account to run as: useradd --system --no-create-home {asked.account}")
     if len(str(facts.state)) + SOCKET_BELOW_STATE > SOCKET_CHARS_MAX:
         lacks.append(
             f"--state {facts.state} is too long: {SOCKET_CHARS_MAX - SOCKET_BELOW_STATE} characters are the most"
         )
+    if asked.disks is not None and not facts.has_disks:
+        lacks.append(f"There is no folder --disks {asked.disks}: mount what the hosts share")
     for network, bridge in sorted(asked.bridges.items()):
         if bridge in facts.bridges:
             fine.append(f"Physical network {network} is on bridge {bridge}.")
@@ -124,11 +135,12 @@ def gather_facts(asked: HostAsked, state: Path, *, accel: str | None) -> HostFac
         programs=frozenset(program for program in PACKAGES if shutil.which(program, path=path)),
         has_busybox=any(busybox.exists() for busybox in BUSYBOX),
         has_tun=os.access(TUN, os.R_OK | os.W_OK),
-        has_account=find_account() is not None,
+        has_account=find_account(asked.account) is not None,
         bridges=frozenset(item for item in asked.bridges.values() if Path("/sys/class/net", item, "bridge").is_dir()),
         image_is_cached=is_cached(),
         accel=accel,
         state=state.absolute(),
+        has_disks=asked.disks is not None and asked.disks.is_dir(),
     )
 
 
@@ -140,6 +152,18 @@ async def check_host(asked: HostAsked, state: Path) -> tuple[Findings, str]:
         return findings, accel or "tcg"
     accel = await choose_accel(state)
     return judge_host(asked, gather_facts(asked, state, accel=accel)), accel
+
+
+async def check_and_prepare(asked: HostAsked, state: Path) -> Findings:
+    """Return what is to be said of this machine; where nothing lacks, its built-in image is packed then.
+
+    Raises ProgramFailed.
+    """
+    findings, _ = await check_host(asked, state)
+    if not findings.lacks:
+        await ensure_image()
+        findings.fine.append(f"The built-in image is packed in {CACHE}.")
+    return findings
 
 
 async def choose_accel(state: Path) -> str:
@@ -175,13 +199,15 @@ async def _boots(accel: str) -> bool:
     return False
 
 
-def find_account() -> Account | None:
-    """Return the account of QEMU, with the group that may use KVM."""
+def find_account(name: str) -> Account | None:
+    """Return the account of QEMU, with the group that may use KVM. name: or a number, which nobody needs to know."""
+    groups = (KVM.stat().st_gid,) if KVM.exists() and KVM.stat().st_gid else ()
+    if name.isdecimal():
+        return Account(uid=int(name), gid=int(name), groups=groups)
     try:
-        account = pwd.getpwnam(ACCOUNT)
+        account = pwd.getpwnam(name)
     except KeyError:
         return None
-    groups = (KVM.stat().st_gid,) if KVM.exists() and KVM.stat().st_gid else ()
     return Account(uid=account.pw_uid, gid=account.pw_gid, groups=groups)
 
 
@@ -201,8 +227,10 @@ async def make_driver(asked: HostAsked, *, host: str, state: Path) -> QemuDriver
         directory=state.absolute(),
         bridges=asked.bridges,
         machine=machine,
-        account=find_account(),
+        account=find_account(asked.account),
         migrate_listen=asked.migrate_listen,
+        disks=asked.disks and asked.disks.absolute(),
+        tls=asked.tls,
     )
     return QemuDriver(options)
 

@@ -44,15 +44,15 @@ class Machine:
 
 
 class GuestFiles:
-    """Where a guest's files are. run: the folder that QEMU may write in; all else is the agent's.
+    """Where a guest's files are. run: the folder that QEMU may write in; all else but the disk is the agent's.
 
     meta: what the driver knows of it. qmp: QEMU's monitor. memory: of a guest that is suspended. console: what it said
-    last. errors: what its QEMU said.
+    last. errors: what its QEMU said. is_shared: the disk is in a folder that hosts share.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.run = folder, folder / "run"
-        self.qmp, self.pid, self.disk = self.run / "qmp", self.run / "pid", self.run / "disk.qcow2"
+    def __init__(self, folder: Path, disk: Path, *, is_shared: bool = False) -> None:
+        self.folder, self.run, self.disk, self.is_shared = folder, folder / "run", disk, is_shared
+        self.qmp, self.pid = self.run / "qmp", self.run / "pid"
         self.meta, self.memory = folder / "meta.json", folder / "memory"
         self.console, self.errors = folder / "console.log", folder / "qemu.log"
 
@@ -88,7 +88,7 @@ def guest_command(
     for slot in range(NICS_SPARE):
         arguments += ["-device", f"pcie-root-port,id=port{slot},chassis={slot + 1}"]
     if order.disk_gb:
-        arguments += ["-blockdev", disk_option(files.disk), "-device", "virtio-blk-pci,id=root,drive=disk"]
+        arguments += ["-blockdev", disk_option(files), "-device", "virtio-blk-pci,id=root,drive=disk"]
     for number, (nic, fd) in enumerate(nics):
         arguments += ["-netdev", f"tap,id={nic.tap},fd={fd}", "-device", nic_option(nic, slot=number)]
     return [*arguments, "-incoming", "defer"] if waits_for_memory else arguments
@@ -106,9 +106,13 @@ def account_command(account: Account) -> list[str]:
     return ["setpriv", *identity, "--inh-caps=-all", "--no-new-privs", "--"]
 
 
-def disk_option(disk: Path) -> str:
-    """Return the root disk as -blockdev takes it; guests' discards reach the file."""
-    return f"driver=qcow2,node-name=disk,discard=unmap,file.driver=file,file.filename={_value(disk)}"
+def disk_option(files: GuestFiles) -> str:
+    """Return the root disk as -blockdev takes it; guests' discards reach the file.
+
+    Of a shared one no host has anything in its memory that another does not see.
+    """
+    direct = ",cache.direct=on,file.cache.direct=on" if files.is_shared else ""
+    return f"driver=qcow2,node-name=disk,discard=unmap{direct},file.driver=file,file.filename={_value(files.disk)}"
 
 
 def nic_option(nic: NicPlan, *, slot: int | None) -> str:

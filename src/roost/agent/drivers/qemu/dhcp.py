@@ -79,7 +79,7 @@ def _subnet_lines_v6(subnet: NicSubnet, *, tag: str) -> list[str]:
     """Return what dnsmasq is told of an IPv6 subnet: advertisements as ra_mode asks, addresses as address_mode does."""
     network = ip_network(subnet.cidr)
     mode = {SLAAC: "ra-only", STATELESS: "ra-stateless"}.get(subnet.ra_mode or "", "static")
-    if mode == "static" and (not subnet.dhcp or STATEFUL not in (subnet.address_mode, subnet.ra_mode)):
+    if mode == "static" and not _is_stateful(subnet):
         return []
     servers = ",".join(f"[{server}]" for server in _of_version(subnet.dns, 6))
     return [
@@ -88,15 +88,21 @@ def _subnet_lines_v6(subnet: NicSubnet, *, tag: str) -> list[str]:
     ]
 
 
+def _is_stateful(subnet: NicSubnet) -> bool:
+    return subnet.dhcp and STATEFUL in (subnet.address_mode, subnet.ra_mode)
+
+
 def _of_version(addresses: Sequence[str], version: int) -> list[str]:
     return [address for address in addresses if ip_address(address).version == version]
 
 
 def render_hosts(nics: Sequence[NicPlan]) -> str:
-    """Return the line of each guest's NIC: its MAC, its first address of each version, its name."""
+    """Return the line of each guest's NIC: its MAC, its first address of IPv4, those by DHCPv6, its name."""
     lines = []
     for nic in nics:
-        v4, v6 = _of_version(nic.addresses, 4)[:1], _of_version(nic.addresses, 6)[:1]
+        v4 = _of_version(nic.addresses, 4)[:1]
+        stateful = [ip_network(subnet.cidr) for subnet in nic.subnets if _is_stateful(subnet)]
+        v6 = [item for item in _of_version(nic.addresses, 6) if any(ip_address(item) in known for known in stateful)]
         words = [nic.mac, *v4, *(f"[{address}]" for address in v6), *([nic.hostname] if nic.hostname else [])]
         lines.append(",".join(words))
     return "".join(f"{line}\n" for line in lines)

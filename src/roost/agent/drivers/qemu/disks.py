@@ -1,12 +1,22 @@
-"""The root disks of guests: sparse files of their own, whose format is stated wherever they are named."""
+"""The root disks of a host's guests: sparse files, whose format is stated wherever they are named.
+
+A disk is its server's, not its attempt's. In the folder it has a name for each host that has a guest of the server;
+hosts that have one folder see each other's. A name is a hard link: the disk goes with its last name, and whoever
+deletes one takes it from nobody else.
+"""
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import Account
+from roost.agent.drivers.qemu.moves import MeetingPoint
+from roost.platform.crash import crash_point
+from roost.seams.agent import GuestOrder
 
 FORMAT = "qcow2"
 GIB = 1024**3
@@ -23,17 +33,82 @@ def resize_command(disk: Path, size_gb: int) -> list[str]:
     return ["qemu-img", "resize", "-q", "-f", FORMAT, str(disk), f"{size_gb}G"]
 
 
-async def ensure_disk(disk: Path, size_gb: int, account: Account | None) -> None:
-    """Have a disk of that size; one that is there is kept, and only grows. Raises ProgramFailed."""
-    if size_gb == 0:
-        return
-    if not disk.exists():
-        half = disk.with_suffix(".new")
-        await run_program(*create_command(half, size_gb))
-        if account is not None:
-            os.chown(half, account.uid, account.gid)
-        half.rename(disk)
-        return
-    printed = await run_program("qemu-img", "info", "-f", FORMAT, "--output=json", str(disk))
-    if msgspec.json.decode(printed)["virtual-size"] < size_gb * GIB:
-        await run_program(*resize_command(disk, size_gb))
+class Disks:
+    """The folder of the disks. host: whose guests' they are. account: QEMU's."""
+
+    def __init__(self, folder: Path, host: str, account: Account | None) -> None:
+        self._folder, self._host, self._account = folder, host, account
+
+    def path(self, server_id: str, host: str | None = None) -> Path:
+        """Return the name that a server's disk has for a host; None for this one."""
+        return self._folder / f"{server_id}.{quote(host or self._host, safe='')}.{FORMAT}"
+
+    def is_awaited(self, order: GuestOrder) -> bool:
+        """Return whether a guest can only go on with a disk that is not to be seen from here."""
+        return order.disk_gb > 0 and order.disk is not None and order.disk.needed and self._find(order) is None
+
+    async def have(self, order: GuestOrder, point: MeetingPoint) -> None:
+        """Have the disk be what the order says: the one that goes on, from where it is, or a new one.
+
+        Raises LaunchFailed, ProgramFailed, OSError.
+        """
+        if self.is_awaited(order):
+            if order.keeps_disk:
+                raise LaunchFailed("the server's root disk is not on this host any more: a rebuild begins it anew")
+            half = self._half(order.server_id)
+            has_disk = await point.get(order.key).receive_disk(half)
+            await (self._grow(half, order.disk_gb) if has_disk else self._create(half, order.disk_gb))
+            self._finish(order.server_id)
+            point.forget(order.key)
+        else:
+            await self.take_or_create(order)
+
+    async def take_or_create(self, order: GuestOrder) -> bool:
+        """Have the disk that a guest goes on with, if it is to be seen from here, else a new one; return which.
+
+        Raises ProgramFailed, OSError.
+        """
+        own, path = self.path(order.server_id), self._find(order)
+        if not order.disk_gb:
+            return False
+        if path is None:
+            await self._create(self._half(order.server_id), order.disk_gb)
+            self._finish(order.server_id)
+            return False
+        if path != own:
+            own.unlink(missing_ok=True)
+            own.hardlink_to(path)
+        await self._grow(own, order.disk_gb)
+        return True
+
+    def delete(self, server_id: str) -> None:
+        """Have no disk of the server for this host."""
+        for path in (self.path(server_id), self._half(server_id)):
+            path.unlink(missing_ok=True)
+
+    def _find(self, order: GuestOrder) -> Path | None:
+        path = None if order.disk is None else self.path(order.server_id, order.disk.host)
+        return path if path is not None and path.exists() else None
+
+    def _half(self, server_id: str) -> Path:
+        return self.path(server_id).with_suffix(".new")
+
+    def _finish(self, server_id: str) -> None:
+        """Have what was made be the disk, whole or not at all."""
+        half = self._half(server_id)
+        if self._account is not None:
+            os.chown(half, self._account.uid, self._account.gid)
+        crash_point("disk.before-name")
+        half.rename(self.path(server_id))
+        crash_point("disk.after-name")
+
+    @staticmethod
+    async def _create(disk: Path, size_gb: int) -> None:
+        await run_program(*create_command(disk, size_gb))
+
+    @staticmethod
+    async def _grow(disk: Path, size_gb: int) -> None:
+        """Have the disk be at least so large. Its guest may run on another host, where it is as large already."""
+        printed = await run_program("qemu-img", "info", "-U", "-f", FORMAT, "--output=json", str(disk))
+        if msgspec.json.decode(printed)["virtual-size"] < size_gb * GIB:
+            await run_program(*resize_command(disk, size_gb))

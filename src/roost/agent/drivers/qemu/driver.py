@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,31 +17,44 @@ import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.programs import ProgramFailed, run_program
+from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
+from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
-from roost.agent.drivers.qemu.guest import Guest, GuestMeta
-from roost.agent.drivers.qemu.host_network import HostNetwork, set_links
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
+from roost.agent.drivers.qemu.host_network import HostNetwork, run_ip, set_links
 from roost.agent.drivers.qemu.image import CACHE, ensure_image
-from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, SegmentPlan, plan_nics
+from roost.agent.drivers.qemu.moves import (
+    Contexts,
+    MeetingPoint,
+    Said,
+    Sending,
+    end_receiving,
+    prepare_receiving,
+    send_disk,
+)
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, QmpError
-from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
+from roost.agent.drivers.state import AgentState, write_whole
+from roost.platform.crash import crash_point
+from roost.platform.errors import reason_of
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 from roost.seams.guests import MemorySource
 
 PRIVATE = 0o066
 """Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
 DRAIN_S = 2.0
-CONSOLE_KEPT_S = 86400.0
-"""How long the console of a guest is kept that was destroyed."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
 class QemuOptions:
-    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own."""
+    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own.
+
+    disks: the folder of root disks, which other hosts have too; None for one of this host's. tls: under which agents
+    meet.
+    """
 
     host: str
     directory: Path
@@ -50,6 +62,8 @@ class QemuOptions:
     machine: Machine
     account: Account | None
     migrate_listen: str = "0.0.0.0"
+    disks: Path | None = None
+    tls: Contexts | None = None
     cache: Path = CACHE
 
 
@@ -64,7 +78,8 @@ class QemuDriver(AgentState):
         super().__init__(options.directory, mode=0o711)
         self._guests: dict[GuestKey, Guest] = {}
         self._sendings: dict[GuestKey, Sending] = {}
-        self._point = MeetingPoint(options.migrate_listen)
+        self._point = MeetingPoint(options.migrate_listen, options.tls)
+        self._disks = Disks(options.disks or options.directory / "disks", options.host, options.account)
         kernel_is_new = self.is_kernel_new()
         self._network = HostNetwork(options.directory, self._nics, kernel_is_new=kernel_is_new)
         self._changed: set[GuestKey] = set()
@@ -80,15 +95,16 @@ class QemuDriver(AgentState):
         """
         os.umask(PRIVATE)
         kernel_is_new = self.is_kernel_new()
-        for folder in (self._options.directory / "guests", self._options.directory / "consoles"):
-            folder.mkdir(exist_ok=True, mode=0o711)
+        for name in ("guests", "consoles", "disks"):
+            (self._options.directory / name).mkdir(exist_ok=True, mode=0o711)
         await self._point.open()
         for folder in sorted((self._options.directory / "guests").iterdir()):
-            await self._find(GuestFiles(folder), kernel_is_new=kernel_is_new)
+            await self._find(self._files(folder.name), kernel_is_new=kernel_is_new)
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
+                await run_ip(plug_commands(guest.nics))  # their bridge may be a new one
                 await set_links(guest.nics, up=guest.nics_up)
         self._spawn(self._drain_consoles())
 
@@ -117,8 +133,8 @@ class QemuDriver(AgentState):
 
     def list_guests(self) -> Sequence[ListedGuest]:
         """Return the guests that are made, as they are now."""
-        over = self._network.is_over
-        return [_listed(guest, guest.nics_up and not over) for guest in self._guests.values() if guest.meta.is_made]
+        over, guests = self._network.is_over, self._guests.values()
+        return [guest.listed(nics_up=guest.nics_up and not over) for guest in guests if guest.meta.is_made]
 
     async def own_changes(self) -> Set[GuestKey]:
         """Wait until guests have changed by themselves, and return them."""
@@ -143,57 +159,69 @@ class QemuDriver(AgentState):
 
     def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
         guest.nics_up = state in NICS_UP
-        self._keep(guest, state=state, power_state=power_state)
+        try:
+            self._keep(guest, state=state, power_state=power_state)
+        except OSError as error:  # a full disk: the next agent asks QEMU
+            log.error("what a guest did is not written", server_id=guest.meta.order.server_id, error=reason_of(error))
         self._changed.add(guest.meta.order.key)
         self._changes.set()
         self._spawn(self._network.apply())
 
     def _keep(self, guest: Guest, *, state: Desired, power_state: PowerState | None = None, **other: bool) -> None:
-        """Write what a guest is now, with a sequence that is higher than all before."""
+        """Note and write what a guest is now, with a sequence that is higher than all before. Raises OSError."""
         self._sequence += 1
-        write_whole(self._sequence_file, str(self._sequence).encode())
+        crash_point("guest.before-keep")
         changes = {"is_made": True, "resume": False, "leaving": False, **other}
-        meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
-        guest.keep(meta)
+        guest.meta = replace(guest.meta, state=state, power_state=power_state, sequence=self._sequence, **changes)
+        write_whole(self._sequence_file, str(self._sequence).encode())
+        guest.keep(guest.meta)
 
     # Guests.
 
     async def launch(self, order: GuestOrder) -> None:
         """Make the guest; what an earlier attempt left goes first. Raises LaunchFailed."""
         if (former := self._guests.get(order.key)) is not None:
+            with former.at_work(), failing_plainly():
+                await former.shut_down(soft=order.soft and former.meta.state == "running")
             await self._remove(former)
         guest = await self._plan(order)
         self._guests[order.key] = guest
-        with _failing_plainly(), guest.at_work():
+        with failing_plainly(), guest.at_work():
+            guest.keep(guest.meta)
+            crash_point("guest.after-plan")
             if order.desired == "incoming":
                 await self._receive(guest)
-            elif order.desired in NICS_UP:
+            else:
+                await self._disks.have(order, self._point)
+            if order.desired in NICS_UP:
                 await self._boot(guest, order.desired)
             self._keep(guest, state=order.desired)
 
     async def _plan(self, order: GuestOrder) -> Guest:
         if order.image is not None and order.image.url:
             raise LaunchFailed(f"image {order.image.id}: this agent has only the built-in image")
-        files = GuestFiles(self._options.directory / "guests" / order.server_id)
+        files = self._files(order.server_id)
         try:
             nics = plan_nics(order, self._options.bridges)
         except NicRefused as error:
             raise LaunchFailed(str(error)) from error
-        missing = [nic.segment for nic in nics if not Path("/sys/class/net", _own_bridge(nic.segment)).exists()]
-        if missing:
-            raise LaunchFailed(f"this host has no bridge {_own_bridge(missing[0])}")
+        _check_bridges(nics)
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
-        guest = Guest(meta, files, nics, self._on_change)
-        guest.keep(meta)
-        return guest
+        return Guest(meta, files, nics, self._on_change)
+
+    def _files(self, server_id: str) -> GuestFiles:
+        folder, is_shared = self._options.directory / "guests" / server_id, self._options.disks is not None
+        return GuestFiles(folder, self._disks.path(server_id), is_shared=is_shared)
 
     async def _boot(self, guest: Guest, desired: Desired) -> None:
         """Have its QEMU start, its NICs come up, and it run, in this order."""
+        _check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image(self._options.cache)
         await self._network.apply()
         try:
             await guest.start(image, self._options.account, waits_for_memory=suspended)
+            crash_point("guest.after-start")
             if suspended:
                 await guest.read_memory()
             await self._go_on(guest, desired)
@@ -206,8 +234,7 @@ class QemuDriver(AgentState):
         """Have its NICs come up and it run. Switches learn where it is: DHCP, which stays here, tells them nothing."""
         await self._set_nics(guest, up=True)
         if desired == "running":
-            await guest.qmp.execute("cont")
-            await guest.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
+            await guest.go_on()
 
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
@@ -219,11 +246,13 @@ class QemuDriver(AgentState):
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
         try:
-            with _failing_plainly(), guest.at_work():
+            with failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
         finally:
             if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
                 self._on_change(guest, None)
+            elif guest.halted:
+                self._on_change(guest, {"event": "STOP"})
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         sending = self._sendings.get(order.key)
@@ -235,7 +264,7 @@ class QemuDriver(AgentState):
         if sending is not None:
             await self._forget_sending(order.key)
         elif order.desired == "stopped" and order.meeting is not None:
-            raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+            return await self._send_disk(guest, order.meeting)
         await self._become(guest, order)
         self._keep(guest, state=order.desired)
         if order.desired in NICS_UP:
@@ -269,11 +298,15 @@ class QemuDriver(AgentState):
             raise
         await guest.shut_down(soft=False)
 
-    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
-        """Leave nothing of the guest but its console's last words."""
+    async def destroy(self, key: GuestKey, *, attempt: int, disk: bool) -> None:
+        """Leave nothing of the guest but its console's last words, and its disk, if that is not to go."""
         guest = self._guests.get(key)
-        if guest is not None and guest.meta.order.attempt <= attempt:
+        if guest is not None and guest.meta.order.attempt > attempt:
+            return
+        if guest is not None:
             await self._remove(guest)
+        if disk:
+            self._disks.delete(key[0])
 
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
@@ -283,25 +316,20 @@ class QemuDriver(AgentState):
         with contextlib.suppress(QmpError, LaunchFailed):
             await guest.drain_console()
         await guest.kill()
-        self._keep_console(guest)
+        crash_point("guest.after-kill")
+        guest.keep_console(self._options.directory / "consoles")
         shutil.rmtree(guest.files.folder, ignore_errors=True)
         self._guests.pop(key, None)
         await self._network.apply()
 
-    def _keep_console(self, guest: Guest) -> None:
-        folder = self._options.directory / "consoles"
-        for path in folder.iterdir():
-            if path.stat().st_mtime < time.time() - CONSOLE_KEPT_S:
-                path.unlink()
-        if guest.files.console.exists():
-            order = guest.meta.order
-            guest.files.console.rename(folder / f"{order.server_id}-{order.attempt}.log")
+    # Migration.
 
-    # Live migration.
-
-    def expect_memory(self, key: GuestKey) -> MemorySource | None:
-        """Return where the memory of a guest is awaited that is to be launched as incoming."""
-        return self._point.expect(key)
+    def expect(self, order: GuestOrder) -> MemorySource | None:
+        """Return where the memory, or the disk, of a guest is awaited that is to be launched."""
+        guest = self._guests.get(order.key)
+        is_new = guest is None or guest.meta.order.attempt != order.attempt
+        awaits = order.desired == "incoming" or (is_new and self._disks.is_awaited(order))
+        return self._point.expect(order.key) if awaits else None
 
     def hurry(self, key: GuestKey) -> None:
         """Have the memory taken over as it is."""
@@ -309,10 +337,9 @@ class QemuDriver(AgentState):
             meeting.hurried.set()
 
     async def _receive(self, guest: Guest) -> None:
-        meeting = self._point.find(guest.meta.order.key)
-        if meeting is None:
-            raise LaunchFailed("the agent was started anew since it said where it awaits the guest's memory")
-        if guest.meta.order.hurry:
+        order = guest.meta.order
+        meeting = self._point.get(order.key)
+        if order.hurry:
             meeting.hurried.set()
         offer = await meeting.wait_offer()
         known = await run_program(PROGRAM, "-machine", "help")
@@ -322,19 +349,22 @@ class QemuDriver(AgentState):
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
         guest.meta = replace(guest.meta, machine=offer.machine)
         image = await ensure_image(self._options.cache)
+        has_disk = await self._disks.take_or_create(order)
         await guest.start(image, self._options.account, waits_for_memory=True)
         await self._network.apply()
-        await prepare_receiving(guest, meeting)
+        await prepare_receiving(guest, meeting, has_disk=has_disk)
         await meeting.wait_near()
+        crash_point("receive.after-near")
 
     async def _send(self, guest: Guest, source: MemorySource) -> None:
         key = guest.meta.order.key
-        if (former := self._sendings.get(key)) is not None and former.token == source.token:
+        if (former := self._sendings.get(key)) is not None and former.source == source:
             return
         await self._forget_sending(key)
-        sending = self._sendings[key] = Sending(guest, source, self._options.account)
+        sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
         try:
             await sending.begin()
+            crash_point("send.after-begin")
         except BaseException:
             await self._forget_sending(key)
             raise
@@ -351,12 +381,20 @@ class QemuDriver(AgentState):
         try:
             await self._set_nics(guest, up=False)
             await sending.finish()
+            crash_point("send.after-finish")
         except BaseException:
             await self._forget_sending(key)
             await self._go_on(guest, guest.meta.state)
             raise
         self._keep(guest, state="stopped", leaving=True)
         await self._sendings.pop(key).close()
+
+    async def _send_disk(self, guest: Guest, source: MemorySource) -> None:
+        """Send the disk of a guest that was stopped for that; one whose memory was sent has nothing more."""
+        if guest.meta.state in NICS_UP:
+            raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+        if not guest.meta.leaving:
+            await send_disk(guest, source, self._options.tls)
 
     async def _forget_sending(self, key: GuestKey) -> None:
         if (sending := self._sendings.pop(key, None)) is not None:
@@ -415,33 +453,8 @@ class QemuDriver(AgentState):
         self.unlock()
 
 
-@contextlib.contextmanager
-def _failing_plainly() -> Iterator[None]:
-    """Raise LaunchFailed for what programs, QEMU and files say."""
-    try:
-        yield
-    except (ProgramFailed, QmpError, NicRefused) as error:
-        raise LaunchFailed(str(error)) from error
-    except TimeoutError as error:
-        raise LaunchFailed("it took too long") from error
-    except OSError as error:
-        raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
-
-
-def _own_bridge(segment: SegmentPlan) -> str:
-    """Return the bridge that the host must have for a segment."""
-    return segment.uplink or segment.bridge
-
-
-def _listed(guest: Guest, nics_up: bool) -> ListedGuest:
-    """Return what a list says of a guest."""
-    meta = guest.meta
-    return describe_guest(
-        meta.order,
-        ListedGuest,
-        nics_up=nics_up,
-        state=meta.state,
-        power_state=meta.power_state or POWER_STATES.get(meta.state),
-        sequence=meta.sequence,
-        resume=meta.resume,
-    )
+def _check_bridges(nics: Sequence[NicPlan]) -> None:
+    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
+    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
+        if not Path("/sys/class/net", bridge).exists():
+            raise LaunchFailed(f"this host has no bridge {bridge}")

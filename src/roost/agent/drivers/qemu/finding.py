@@ -12,6 +12,7 @@ from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
 from roost.agent.drivers.qemu.moves import Sending
 from roost.agent.drivers.qemu.nics import NicRefused, plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.platform.errors import reason_of
 from roost.seams.agent import NICS_UP, Desired
 
 UNKNOWN = "unknown"
@@ -26,14 +27,19 @@ log = structlog.get_logger()
 def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChange) -> Guest | None:
     """Return a guest whose folder is there; None where nothing was made in it yet, and it is deleted.
 
-    Raises ProgramFailed where this host reaches its networks no longer.
+    Raises ProgramFailed where what is known of it cannot be read, or this host reaches its networks no longer.
     """
+    if not files.meta.exists():
+        shutil.rmtree(files.folder)
+        return None
     try:
         meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
         return Guest(meta, files, plan_nics(meta.order, bridges), on_change)
-    except (OSError, msgspec.MsgspecError):
-        shutil.rmtree(files.folder)
-        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        words = reason_of(error)
+        raise ProgramFailed(
+            f"server {files.folder.name} is on this host, and {files.meta} cannot be read: {words}"
+        ) from error
     except NicRefused as error:
         raise ProgramFailed(f"server {files.folder.name} is on this host, and {error}") from error
 
@@ -66,7 +72,11 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
         await guest.qmp.execute("stop")
     elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
         await Sending.end_leftovers(guest)
-        await guest.qmp.execute("cont")
+        try:
+            await guest.qmp.execute("cont")
+        except QmpError as error:  # its shared disk is its destination's, until that lets go of it
+            log.warning("a guest does not go on", server_id=guest.meta.order.server_id, error=str(error))
+            state = "paused"
     elif state == "running" and status != "running":
         state = "paused"
     elif state in ("stopped", "suspended", "incoming") and status == "running":

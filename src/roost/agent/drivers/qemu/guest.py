@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,13 +22,14 @@ from roost.agent.drivers.programs import (
     wait_process,
 )
 from roost.agent.drivers.qemu.command import CONSOLE_BYTES, Account, GuestFiles, Machine, guest_command
-from roost.agent.drivers.qemu.disks import ensure_disk
 from roost.agent.drivers.qemu.host_network import run_ip
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_tap, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, link_commands, open_tap, plug_commands
 from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
-from roost.agent.drivers.state import write_whole
-from roost.seams.agent import Desired, GuestOrder, PowerState
+from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
+from roost.platform.crash import crash_point
+from roost.platform.errors import reason_of
+from roost.seams.agent import Desired, GuestOrder, ListedGuest, PowerState
 
 SOFT_STOP_S = 60.0
 """How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
@@ -35,6 +37,13 @@ QUIT_S = 10.0
 MEMORY_S = 600.0
 """How long memory may take to be written to its file, or read from it."""
 LOOK_S = 0.05
+RETRY_S = 0.5
+"""How long a guest that its disk had halted is looked at, when it goes on: what failed is tried again at once."""
+IO_REASONS = {"nospace": "the host's disk is full", "failed": "the host cannot write it"}
+
+log = structlog.get_logger()
+CONSOLE_KEPT_S = 86400.0
+"""How long the console of a guest is kept that was destroyed."""
 
 
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +64,10 @@ OnChange = Callable[["Guest", Event | None], None]
 
 
 class Guest:
-    """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it."""
+    """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it.
+
+    halted: QEMU said last that it stands.
+    """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
         self.meta = meta
@@ -67,6 +79,7 @@ class Guest:
         self.ended = asyncio.Event()
         self.ended.set()
         self.reason = ""
+        self.halted = False
         self._qmp: Qmp | None = None
 
     @property
@@ -95,11 +108,24 @@ class Guest:
         finally:
             self.working = False
 
+    def listed(self, *, nics_up: bool) -> ListedGuest:
+        """Return what a list says of it."""
+        meta = self.meta
+        return describe_guest(
+            meta.order,
+            ListedGuest,
+            nics_up=nics_up,
+            state=meta.state,
+            power_state=meta.power_state or POWER_STATES.get(meta.state),
+            sequence=meta.sequence,
+            resume=meta.resume,
+        )
+
     def keep(self, meta: GuestMeta) -> None:
-        """Write what is known of it, whole or not at all."""
+        """Note what is known of it, and write it, whole or not at all. Raises OSError."""
+        self.meta = meta
         self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         write_whole(self.files.meta, msgspec.json.encode(meta))
-        self.meta = meta
 
     def find_process(self) -> int | None:
         """Return its QEMU's process, if it lives."""
@@ -109,8 +135,13 @@ class Guest:
         """Connect to its QEMU. Raises QmpError."""
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         self.ended.clear()
-        qmp.on_event = lambda event: self._on_change(self, event)
+        qmp.on_event = self._note_event
         qmp.on_close = self._note_end
+
+    def _note_event(self, event: Event) -> None:
+        if event["event"] in ("STOP", "RESUME"):
+            self.halted = event["event"] == "STOP"
+        self._on_change(self, event)
 
     def _note_end(self) -> None:
         self.ended.set()
@@ -133,7 +164,8 @@ class Guest:
         run.mkdir(mode=0o700, exist_ok=True)
         if account is not None:
             os.chown(run, account.uid, account.gid)
-        await ensure_disk(self.files.disk, order.disk_gb, account)
+        if order.disk_gb and not self.files.disk.exists():
+            raise ProgramFailed(f"the server's disk is gone from its host: {self.files.disk}")
         taps: list[int] = []
         try:
             try:
@@ -157,6 +189,19 @@ class Guest:
             for fd in taps:
                 os.close(fd)
         await self.connect()
+
+    async def go_on(self) -> None:
+        """Have it run. Raises QmpError; LaunchFailed where its disk halts it again, as it had before."""
+        was_halted = self.meta.state == "paused" and (await self.qmp.execute("query-status"))["status"] == "io-error"
+        await self.qmp.execute("cont")
+        await self.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
+        deadline_s = time.monotonic() + RETRY_S
+        while was_halted and time.monotonic() < deadline_s:
+            if self.halted:
+                statuses = {device.get("io-status") for device in await self.qmp.execute("query-block")}
+                reasons = [IO_REASONS[status] for status in IO_REASONS if status in statuses]
+                raise LaunchFailed(f"the server's disk halts it: {', '.join(reasons) or 'QEMU gives no reason'}")
+            await asyncio.sleep(LOOK_S)
 
     async def shut_down(self, *, soft: bool) -> None:
         """Have its QEMU end: with soft, the guest is asked first, and has a while. Raises ProgramFailed."""
@@ -193,6 +238,7 @@ class Guest:
         finally:
             os.close(fd)
         half.rename(self.files.memory)
+        crash_point("guest.after-memory")
 
     async def read_memory(self) -> None:
         """Have the guest be what its file has. Raises QmpError, LaunchFailed."""
@@ -215,15 +261,42 @@ class Guest:
         raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s")
 
     async def drain_console(self) -> None:
-        """Append what the guest said to its file, which is a ring. Raises QmpError, LaunchFailed."""
+        """Append what the guest said to its file, which is a ring; what cannot be written is lost.
+
+        Raises QmpError, LaunchFailed.
+        """
         text = await self.qmp.execute("ringbuf-read", device="console", size=CONSOLE_BYTES, format="base64")
-        if text:
-            append_ring(self.files.console, base64.b64decode(text), CONSOLE_BYTES)
+        try:
+            if text:
+                append_ring(self.files.console, base64.b64decode(text), CONSOLE_BYTES)
+        except OSError as error:
+            log.warning("a guest's console is not written", server_id=self.meta.order.server_id, error=reason_of(error))
+
+    def keep_console(self, folder: Path) -> None:
+        """Keep what it said last in a folder, and of others that are gone what is not too old."""
+        for path in folder.iterdir():
+            if path.stat().st_mtime < time.time() - CONSOLE_KEPT_S:
+                path.unlink()
+        if self.files.console.exists():
+            self.files.console.rename(folder / f"{self.meta.order.server_id}-{self.meta.order.attempt}.log")
 
     def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
         """Note what it is ordered to be; its QEMU has that when it starts next."""
         self.meta = replace(self.meta, order=order)
         self.nics = nics
+
+
+@contextlib.contextmanager
+def failing_plainly() -> Iterator[None]:
+    """Raise LaunchFailed for what programs, QEMU and files say."""
+    try:
+        yield
+    except (ProgramFailed, QmpError, NicRefused) as error:
+        raise LaunchFailed(str(error)) from error
+    except TimeoutError as error:
+        raise LaunchFailed("it took too long") from error
+    except OSError as error:
+        raise LaunchFailed(f"{error.filename or 'the host'}: {error.strerror}") from error
 
 
 def append_ring(path: Path, content: bytes, size: int) -> None:

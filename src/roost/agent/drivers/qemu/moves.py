@@ -1,7 +1,8 @@
-"""Live migration: two agents meet over TCP, and QEMU's streams go through them.
+"""Migration: two agents meet over TCP, and QEMU's streams go through them.
 
 The destination listens. Who comes says a token, which is good for one meeting, and which stream it is: `control`, in
-which the two agents speak, then `mem` and `nbd`, which are carried to and from QEMU's Unix sockets as they are.
+which the two agents speak, then `mem` and `nbd`, which are carried to and from QEMU's Unix sockets as they are. The
+disk of a guest that does not run goes over `control`. Agents that have certificates meet under TLS, with every stream.
 The memory's copy is held before its end by throttling it: its rate follows what is left, so the guest runs on until
 the source is told to stop.
 """
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +54,27 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What the source says of its guest."""
+    """What the source says of its guest. disk_bytes: of a guest that does not run, how many follow."""
 
     machine: Machine
     disk_gb: int
+    disk_bytes: int = 0
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What agents say to each other then. ready: send. refused: why not. near: the memory is nearly there."""
+    """What agents say to each other then. ready: send; has_disk: but the disk. refused: why not.
+
+    near: the memory is nearly there, or the disk is.
+    """
 
     ready: bool = False
+    has_disk: bool = False
     refused: str = ""
     near: bool = False
+
+
+Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
+"""What an agent listens with, and what it connects with."""
 
 
 def rate_of(remaining: int) -> int:
@@ -96,7 +107,39 @@ async def hear(reader: asyncio.StreamReader, kind: Any, *, within_s: float | Non
             line = await reader.readline()
         return msgspec.json.decode(line, type=kind)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise LaunchFailed("the other host's agent ended the live migration") from error
+        raise LaunchFailed("the other host's agent ended the migration") from error
+
+
+async def connect(source: MemorySource, channel: str, tls: Contexts | None) -> Streams:
+    """Return a connection to the destination's agent. Raises LaunchFailed."""
+    host, _, port = source.address.rpartition(":")
+    try:
+        async with asyncio.timeout(LINE_S):
+            context = tls and tls[1]
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+    except (OSError, ValueError) as error:
+        why = f" under TLS: {error}" if isinstance(error, ssl.SSLError) else ""
+        raise LaunchFailed(f"the destination's agent is not reached at {source.address}{why}") from error
+    say(writer, Hello(token=source.token, channel=channel))
+    return reader, writer
+
+
+async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) -> None:
+    """Send the disk of a guest that does not run, and stays as it is. Raises LaunchFailed, OSError."""
+    disk = guest.files.disk
+    size = disk.stat().st_size if guest.meta.order.disk_gb else 0
+    reader, writer = await connect(source, CONTROL, tls)
+    try:
+        say(writer, Offer(machine=guest.meta.machine, disk_gb=guest.meta.order.disk_gb, disk_bytes=size))
+        await hear(reader, Said, within_s=READY_S)
+        if size:
+            with disk.open("rb") as file:
+                while chunk := await asyncio.to_thread(file.read, CHUNK):
+                    writer.write(chunk)
+                    await writer.drain()
+        await hear(reader, Said, within_s=FINISH_S)
+    finally:
+        writer.close()
 
 
 class Meeting:
@@ -128,6 +171,21 @@ class Meeting:
         """Say to the source whether it is to send."""
         say(self._met.result()[1], said)
 
+    async def receive_disk(self, path: Path) -> bool:
+        """Write the disk that the source has; return whether it has one. Raises LaunchFailed, OSError."""
+        remaining = (await self.wait_offer()).disk_bytes
+        self.answer(Said(ready=True))
+        with path.open("wb") as file:
+            while remaining:
+                async with asyncio.timeout(FINISH_S):
+                    chunk = await self._met.result()[0].read(min(CHUNK, remaining))
+                if not chunk:
+                    raise LaunchFailed("the source's agent ended the migration before the whole root disk was here")
+                remaining -= await asyncio.to_thread(file.write, chunk)
+            os.fsync(file.fileno())
+        self.answer(Said(near=True))
+        return path.stat().st_size > 0
+
     async def wait_near(self) -> None:
         """Wait until the memory is nearly there, or is to be taken over as it is. Raises LaunchFailed."""
         near = asyncio.ensure_future(hear(self._met.result()[0], Said, within_s=None))
@@ -148,9 +206,13 @@ class Meeting:
 
 
 class MeetingPoint:
-    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it; of IPv6 in brackets."""
+    """Where this host's agent awaits others. address: HOST or HOST:PORT, as others reach it; of IPv6 in brackets.
 
-    def __init__(self, address: str) -> None:
+    tls: None to speak without.
+    """
+
+    def __init__(self, address: str, tls: Contexts | None = None) -> None:
+        self._tls = tls and tls[0]
         host, colon, port = address.rpartition(":")
         self._host, self._port = (host, int(port)) if colon and not address.endswith("]") else (address, 0)
         self._server: asyncio.Server | None = None
@@ -158,7 +220,7 @@ class MeetingPoint:
 
     async def open(self) -> None:
         """Listen. Raises OSError."""
-        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port)
+        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port, ssl=self._tls)
         self._port = self._server.sockets[0].getsockname()[1]
 
     def expect(self, key: GuestKey) -> MemorySource:
@@ -170,6 +232,12 @@ class MeetingPoint:
     def find(self, key: GuestKey) -> Meeting | None:
         """Return the meeting of a guest."""
         return self._meetings.get(key)
+
+    def get(self, key: GuestKey) -> Meeting:
+        """Return the meeting of a guest. Raises LaunchFailed."""
+        if (meeting := self.find(key)) is None:
+            raise LaunchFailed("the agent was started anew since it said where it awaits the guest")
+        return meeting
 
     def forget(self, key: GuestKey) -> None:
         """End the meeting of a guest, if there is one."""
@@ -199,36 +267,39 @@ class MeetingPoint:
             self._server.close()
 
 
-async def prepare_receiving(guest: Guest, meeting: Meeting) -> None:
-    """Have a waiting QEMU take what the source sends. Raises QmpError."""
+async def prepare_receiving(guest: Guest, meeting: Meeting, *, has_disk: bool) -> None:
+    """Have a waiting QEMU take what the source sends, with its disk or but for it. Raises QmpError."""
     memory, disk = guest.files.run / MEMORY, guest.files.run / DISK
     for path in (memory, disk):
         path.unlink(missing_ok=True)
-    if guest.meta.order.disk_gb:
+    if guest.meta.order.disk_gb and not has_disk:
         await guest.qmp.execute("nbd-server-start", addr={"type": "unix", "data": {"path": str(disk)}})
         await guest.qmp.execute("block-export-add", type="nbd", id="far", node_name="disk", name="disk", writable=True)
         meeting.sockets[DISK] = disk
     await guest.qmp.execute("migrate-incoming", uri=f"unix:{memory}")
     meeting.sockets[MEMORY] = memory
-    meeting.answer(Said(ready=True))
+    meeting.answer(Said(ready=True, has_disk=has_disk))
 
 
 async def end_receiving(guest: Guest) -> None:
     """Have the guest be whole here: its memory has come. Raises QmpError, LaunchFailed."""
     await guest.wait_migration("completed", within_s=FINISH_S)
     if guest.meta.order.disk_gb:
-        with contextlib.suppress(QmpError):  # it was stopped before
+        with contextlib.suppress(QmpError):  # it was stopped before, or did not come
             await guest.qmp.execute("nbd-server-stop")
 
 
 class Sending:
-    """A guest's memory on its way to another host. token: of the meeting."""
+    """A guest's memory on its way to another host. source: the meeting."""
 
-    def __init__(self, guest: Guest, source: MemorySource, account: Account | None) -> None:
-        self.token = source.token
-        self._host, _, self._port = source.address.rpartition(":")
+    def __init__(
+        self, guest: Guest, source: MemorySource, account: Account | None, tls: Contexts | None = None
+    ) -> None:
+        self.source = source
         self._guest = guest
         self._account = account
+        self._tls = tls
+        self._mirrors = False
         self._servers: list[asyncio.Server] = []
         self._relays: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
@@ -237,13 +308,14 @@ class Sending:
     async def begin(self) -> None:
         """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed, QmpError."""
         guest, order = self._guest, self._guest.meta.order
-        reader, writer = self._control = await self._connect(CONTROL)
+        reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
         say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb))
         answer: Said = await hear(reader, Said, within_s=READY_S)
         if not answer.ready:
             raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
         await self.end_leftovers(guest)
-        if order.disk_gb:
+        self._mirrors = bool(order.disk_gb) and not answer.has_disk
+        if self._mirrors:
             await mirror_disk(guest, await self._serve(DISK))
         path = await self._serve(MEMORY)
         capability = {"capability": "pause-before-switchover", "state": True}
@@ -285,7 +357,8 @@ class Sending:
         if self._holding is not None:
             self._holding.cancel()
         await qmp.execute("stop")
-        await end_mirror(self._guest)
+        if self._mirrors:
+            await end_mirror(self._guest)
         await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
         if await self._guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
             await qmp.execute("migrate-continue", state="pre-switchover")
@@ -306,7 +379,8 @@ class Sending:
         with contextlib.suppress(QmpError, LaunchFailed):
             await guest.qmp.execute("migrate_cancel")
         with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
-            await end_mirror(guest, force=True)
+            if guest.meta.order.disk_gb:
+                await end_mirror(guest, force=True)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -316,15 +390,6 @@ class Sending:
             task.cancel()
         if self._control is not None:
             self._control[1].close()
-
-    async def _connect(self, channel: str) -> Streams:
-        try:
-            async with asyncio.timeout(LINE_S):
-                reader, writer = await asyncio.open_connection(self._host.strip("[]"), int(self._port))
-        except (OSError, ValueError) as error:
-            raise LaunchFailed(f"the destination's agent is not reached at {self._host}:{self._port}") from error
-        say(writer, Hello(token=self.token, channel=channel))
-        return reader, writer
 
     async def _serve(self, channel: str) -> Path:
         """Return a socket whose one connection goes to the destination."""
@@ -342,7 +407,7 @@ class Sending:
 
     async def _carry(self, channel: str, local: Streams) -> None:
         try:
-            await relay(local, await self._connect(channel))
+            await relay(local, await connect(self.source, channel, self._tls))
         finally:
             local[1].close()
 
@@ -360,8 +425,6 @@ async def mirror_disk(guest: Guest, path: Path) -> None:
 
 async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
-    if not guest.meta.order.disk_gb:
-        return
     async with asyncio.timeout(FINISH_S):
         if await _find_job(guest) is not None:
             await guest.qmp.execute("block-job-cancel", device="mirror", force=force)

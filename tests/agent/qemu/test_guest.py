@@ -1,0 +1,76 @@
+"""A guest that goes on, whose monitor is scripted: what its disk does to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import make_order
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import ProgramFailed
+from roost.agent.drivers.qemu.command import GuestFiles, Machine
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.image import BootFiles
+
+MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
+
+
+class ScriptedGuest(Guest):
+    """A guest that its disk has halted, with a QEMU that says so."""
+
+    def __init__(self, folder: Path, *, io_status: str, halts_again: bool, disk_gb: int = 0) -> None:
+        order = make_order(disk_gb=disk_gb)
+        meta = GuestMeta(order=order, state="paused", machine=MACHINE, is_made=True)
+        super().__init__(meta, GuestFiles(folder, folder / "disk.qcow2"), (), lambda _guest, _event: None)
+        self._qmp = self  # type: ignore[assignment]
+        self.is_open, self._halts_again = True, halts_again
+        self._io_status = io_status
+        self.halted = True
+
+    async def execute(self, command: str, **_arguments: Any) -> Any:
+        if command == "cont":
+            self._note_event({"event": "RESUME"})
+        elif command == "announce-self" and self._halts_again:
+            self._note_event({"event": "STOP"})
+        return {"query-status": {"status": "io-error"}, "query-block": [{"io-status": self._io_status}]}.get(command)
+
+    async def kill(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("io_status", "reason"),
+    [
+        ("nospace", "the host's disk is full"),
+        ("failed", "the host cannot write it"),
+        ("ok", "QEMU gives no reason"),
+    ],
+)
+async def test_a_guest_that_its_disk_halts_again_is_said_not_to_go_on(
+    tmp_path: Path, io_status: str, reason: str
+) -> None:
+    guest = ScriptedGuest(tmp_path, io_status=io_status, halts_again=True)
+    with pytest.raises(LaunchFailed, match=f"the server's disk halts it: {reason}"):
+        await guest.go_on()
+
+
+async def test_a_guest_goes_on_once_its_disk_lets_it(tmp_path: Path) -> None:
+    guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False)
+    await guest.go_on()
+    assert not guest.halted
+
+
+async def test_a_disk_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False, disk_gb=1)
+    with pytest.raises(ProgramFailed, match="the server's disk is gone from its host"):
+        await guest.start(BootFiles(tmp_path, tmp_path), None)
+    assert not guest.files.disk.exists()
+
+
+async def test_what_is_known_of_a_guest_is_known_also_where_it_cannot_be_written(tmp_path: Path) -> None:
+    guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False)
+    (tmp_path / "meta.new").mkdir()  # as unwritable as on a full disk
+    meta = GuestMeta(order=make_order(), state="stopped", machine=MACHINE)
+    with pytest.raises(OSError, match="directory"):
+        guest.keep(meta)
+    assert guest.meta.state == "stopped"
