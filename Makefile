@@ -13,10 +13,12 @@ unexport PYTHONDONTWRITEBYTECODE
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Roost needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	@echo "Making a virtual environment in $(VENV): some 10 s, this once."
+	@$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 $(VENV)/.run: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[standalone]'
+	@echo "Installing Roost there, with a private PostgreSQL and what both need: some 220 MB, about a minute, this once."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[standalone]'
 	@touch $@
 
 # Packages are compiled as far as tests import them, which pip would not wait for.
@@ -30,7 +32,8 @@ $(VENV)/.postgresql: tests/postgres_servers.py $(VENV)/.dev
 	@touch $@
 
 demo: $(VENV)/.run  ## Boot servers over three racks until the addresses run out, and tell the story.
-	$(BIN)/roost demo examples/three-racks.yaml
+	@$(BIN)/roost demo examples/three-racks.yaml
+	@echo "Before that: . $(BIN)/activate"
 
 $(VENV)/.policies: tests/upstream_rules.py $(VENV)/.dev
 	$(BIN)/python -m tests.upstream_rules $(VENV)/upstream-policies

@@ -479,7 +479,7 @@ def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
 
 
 def test_the_design_is_read_in_one_sitting() -> None:
-    assert (SRC.parents[1] / "docs" / "design.md").read_text().count("\n") <= 250
+    assert len((SRC.parents[1] / "docs" / "design.md").read_text().split()) <= 4450, "words"
 
 
 DOC = '"""What it is."""\n'

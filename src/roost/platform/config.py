@@ -24,7 +24,7 @@ ConfigPath = Annotated[str, Meta(extra={"is_path": True})]
 """The type of an option that names a file or a folder, from the folder of the roost.toml on; "" for none."""
 
 OTHER_VARIABLES = frozenset({
-    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_DATABASE", "ROOST_PG_TEMPLATE",
+    "ROOST_AGENT_TOKEN", "ROOST_API", "ROOST_CRASH_AT", "ROOST_DATABASE", "ROOST_PG_TEMPLATE",
     # Of the tests, whose processes inherit them.
     "ROOST_AGENT_CONNECTIONS", "ROOST_FUZZ_SEEDS", "ROOST_HELD",
     "ROOST_LEDGER_STORM_S", "ROOST_MODEL_EXAMPLES", "ROOST_NETWORK_STORM_PORTS",

@@ -23,9 +23,7 @@ FAKE, QEMU = "fake", "qemu"
 
 
 class Told(Protocol):
-    """A story that was told to its end. holds: all that it promised was so. seconds: from its begin to its end."""
-
-    seconds: float
+    """A story that was told to its end. holds: all that it promised was so."""
 
     @property
     def holds(self) -> bool:
@@ -101,14 +99,14 @@ def demo(
     async def work() -> Told:
         with Bars() as bars:
             if real:
-                return await tell_real(RealNarrator(bars, console), data_dir=data_dir)
-            return await tell(cloud, Narrator(bars, console), data_dir=data_dir)
+                narrator = RealNarrator(bars, console, again=f"roost dev --driver {QEMU}")
+                return await tell_real(narrator, data_dir=data_dir)
+            again = f"roost dev {cloud_file}" if cloud_file else "roost dev"
+            return await tell(cloud, Narrator(bars, console, again=again), data_dir=data_dir)
 
     story = run(work())
     if as_json:
         print_answer(msgspec.json.encode(story.document()).decode())
-    else:
-        print_answer(f"\nTold in {story.seconds:.1f} s.")
     if not story.holds:
         raise typer.Exit(1)
 

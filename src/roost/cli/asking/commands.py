@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_LISTEN = "127.0.0.1:8778"
 DEFAULT_API = f"http://{DEFAULT_LISTEN}"
 
-Api = Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")]
+Api = Annotated[str, typer.Option(metavar="URL", envvar="ROOST_API", help="Where Roost's main listener is.")]
 Token = Annotated[
     str | None,
     typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),

@@ -27,7 +27,7 @@ from roost.cli.asking.four_records import (
 )
 from roost.cli.asking.loading import Loaded, load, server_names, wait_for_hosts
 from roost.cli.asking.local_cloud import running_cloud
-from roost.cli.asking.story_output import Narrator
+from roost.cli.asking.story_output import Act, Narrator
 from roost.platform.errors import RoostError
 
 SETTLE_TIMEOUT_S = 120.0
@@ -46,7 +46,7 @@ class DemoError(RoostError):
 
 @dataclass
 class Story:
-    """What was told. refused: the server for which no address was left. seconds: from the first process to the end."""
+    """What was told. refused: the server for which no address was left. seconds: until it was told to its end."""
 
     segments: list[SegmentUse]
     servers: list[ServerState]
@@ -81,13 +81,14 @@ async def tell(cloud: Cloud, narrator: Narrator, *, data_dir: Path | None) -> St
     if legacy:
         raise DemoError(f"the story is of ports, and flat network {legacy[0]} has none: use roost load --servers")
     began_s = time.monotonic()
+    narrator.starting(cloud)
     async with _stage(data_dir) as client:
         loaded = await load(client, cloud, servers=False, progress=narrator.progress)
         await wait_for_hosts(client, cloud)
-        narrator.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
         scene = _Scene(client, cloud, entry, loaded, narrator)
         story = await scene.play()
         story.seconds = round(time.monotonic() - began_s, 2)
+        narrator.told(story.seconds, data_dir=data_dir)
     return story
 
 
@@ -104,11 +105,13 @@ class _Scene:
     async def play(self) -> Story:
         """Play every act, in order; one for which this cloud has no room is skipped, with the reason."""
         before_s = time.monotonic()
+        self._narrator.begin(Act.FILL)
         await self._fill()
         servers, segments = await self._read()
         self._narrator.booted(servers, segments, time.monotonic() - before_s)
         refused = next((server for server in servers if server.status != "ACTIVE"), None)
         if refused is not None:
+            self._narrator.begin(Act.REFUSE)
             self._narrator.refused(refused)
             self._narrator.skipped("addresses are left, so the acts that need a full network are left out")
         elif self._room(segments) > 0:
@@ -147,6 +150,7 @@ class _Scene:
         return await self._client.boot(name, self._loaded.flavors[servers.flavor], networks)
 
     async def _be_refused(self) -> ServerState:
+        self._narrator.begin(Act.REFUSE)
         name = f"{self._entry.name}-one-too-many"
         server = await self._boot_one(name)
         if server.status != "ERROR":
@@ -161,6 +165,7 @@ class _Scene:
         return next(server for server in await read_servers(self._client) if server.id == server_id)
 
     async def _reuse_an_address(self) -> None:
+        self._narrator.begin(Act.REUSE)
         segment, gone = await self._free_one(last=False)
         server = await self._boot_one(f"{self._entry.name}-again")
         if server.status != "ACTIVE":
@@ -169,6 +174,7 @@ class _Scene:
 
     async def _follow_a_port(self) -> None:
         """Make a port on the file's last segment, with an address, and boot a server with it."""
+        self._narrator.begin(Act.FOLLOW)
         segment, _ = await self._free_one(last=True)
         network_id, provider = self._loaded.networks[self._entry.networks[0]], segment.provider_uuid
         subnets = await self._client.list_all("/network/v2.0/subnets", "subnets")

@@ -25,10 +25,11 @@ from roost.cli.asking.four_records import (
 from roost.cli.asking.loading import Loaded, load
 from roost.cli.asking.local_cloud import running_cloud
 from roost.cli.asking.real_hosts import RealHosts, leftovers_text, prepare_machine, running_hosts
-from roost.cli.asking.real_output import RealNarrator
+from roost.cli.asking.real_output import RealAct, RealNarrator
 from roost.cli.asking.real_probes import answers, ask_shell, count_received, echo_client, ping_script, spoof_script
 from roost.cli.asking.real_story import Evacuated, Moved, NicsSeen, Pinged, RealStory, Spoofed
 from roost.cli.asking.real_world import list_world_problems, look_at_world, read_cidrs, read_nics
+from roost.cli.asking.story_output import Act
 
 SERVERS = "/compute/v2.1/servers"
 WARM_UP_S = 1.0
@@ -71,7 +72,8 @@ async def tell_real(narrator: RealNarrator, *, data_dir: Path | None) -> RealSto
     async with _stage(cloud, narrator, data_dir) as (hosts, loaded):
         scene = _RealScene(hosts, cloud, loaded, narrator)
         story = await scene.play()
-    story.seconds = round(time.monotonic() - began_s, 2)
+        story.seconds = round(time.monotonic() - began_s, 2)
+        narrator.told(story.seconds, data_dir=data_dir)
     return story
 
 
@@ -83,6 +85,7 @@ async def _stage(
     async with contextlib.AsyncExitStack() as stack:
         directory = stack.enter_context(demo_directory(data_dir))
         narrator.tidied(leftovers_text(await prepare_machine(cloud, directory)))
+        narrator.starting(cloud)
         log_file = directory / "demo.log"
         local = running_cloud(directory, listen="127.0.0.1:0", log_file=log_file, pretends=False)
         roost = await stack.enter_async_context(local)
@@ -92,7 +95,6 @@ async def _stage(
         hosts = await stack.enter_async_context(playing)
         await _wait_up(hosts, narrator)
         await _delete_servers(roost.client)
-        narrator.loaded(cloud, len(hosts.network.hosts))
         yield hosts, loaded
 
 
@@ -163,6 +165,7 @@ class _RealScene:
         story.records = await compare_records(self._client, story.segments, story.servers)
         self._narrator.checked(story.records)
         self._expect(story.records.agree, "The four records agree")
+        self._narrator.begin(RealAct.NICS)
         story.nics = await self._look_at_nics()
         self._narrator.nics_seen(story.nics)
         self._expect(
@@ -186,6 +189,7 @@ class _RealScene:
 
     async def _boot(self) -> None:
         """Boot as many guests as there are addresses; each is there once it answers."""
+        self._narrator.begin(RealAct.BOOT)
         began_s = time.monotonic()
         [entry] = self._cloud.servers
         names = [f"{entry.name}-{number}" for number in range(1, entry.count + 1)]
@@ -233,6 +237,7 @@ class _RealScene:
 
     async def _ping(self) -> None:
         """Have each guest ping all others, in its rack and across."""
+        self._narrator.begin(RealAct.PING)
         servers = await read_servers(self._client)
         silent: list[str] = []
 
@@ -257,6 +262,7 @@ class _RealScene:
         return ""
 
     async def _be_refused(self) -> None:
+        self._narrator.begin(Act.REFUSE)
         [entry] = self._cloud.servers
         name = f"{entry.name}-one-too-many"
         await self._boot_one(name)
@@ -272,6 +278,7 @@ class _RealScene:
 
     async def _spoof(self) -> None:
         """Have a guest say that it is another; its gateway is asked, which would answer whoever it believes."""
+        self._narrator.begin(RealAct.SPOOF)
         server = next(server for server in await self._active() if self._segment_of(server).name == "rack2")
         subnet = self._segment_of(server).subnets[0]
         network = IPv4Network(subnet.cidr)
@@ -292,6 +299,7 @@ class _RealScene:
 
     async def _move_live(self) -> None:
         """Move a guest of the rack that has two hosts, while a client holds a connection to it."""
+        self._narrator.begin(RealAct.MOVE)
         server = next(server for server in await self._active() if self._segment_of(server).name == "rack1")
         async with echo_client(self._fabric, server.addresses[0]) as count:
             await asyncio.sleep(WARM_UP_S)
@@ -333,6 +341,7 @@ class _RealScene:
 
     async def _lose_a_host(self) -> None:
         """Kill the host of the guest that moved, and bring all its guests back elsewhere."""
+        self._narrator.begin(RealAct.LOSE)
         assert self._story.moved is not None
         active = await self._active()
         host = self._story.moved.target or self._story.moved.source

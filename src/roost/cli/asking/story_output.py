@@ -1,6 +1,8 @@
 """How `load` and `demo` are shown: progress, sentences and tables for people."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -51,48 +53,62 @@ class Bars:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
 
-class Narrator:
-    """Prints the story while it happens; on a quiet console, nothing."""
+class Act(StrEnum):
+    """The titles of the story's acts."""
 
-    def __init__(self, bars: Bars, console: Console) -> None:
+    FILL = "Servers are booted until the addresses run out"
+    REFUSE = "The next boot is refused, and says why"
+    REUSE = "A freed address is used again"
+    FOLLOW = "A port that has an address decides the rack"
+
+
+class Narrator:
+    """Prints the story while it happens, each title before what it announces; on a quiet console, nothing.
+
+    again: the command by which people get the story's cloud to try things on.
+    """
+
+    start_words = "Roost starts with {hosts} that pretend, {networks}, {segments}: some 5 s."
+
+    def __init__(self, bars: Bars, console: Console, *, again: str) -> None:
         self.progress = bars.progress
         self._bars = bars
         self._console = console
+        self._again = again
         self._act = 0
 
-    def loaded(self, cloud: Cloud, hosts: int) -> None:
-        """Print what the cloud is."""
-        segments = sum(len(network.segments) or 1 for network in cloud.networks)
+    def starting(self, cloud: Cloud) -> None:
+        """Print what is started, before it is."""
         names = ", ".join(network.name for network in cloud.networks)
-        networks = f"{plural(len(cloud.networks), 'network')} {names}"
-        self._print(Text(f"A cloud of {many(hosts, 'host')}: {networks}, {many(segments, 'segment')}."))
+        words = self.start_words.format(
+            hosts=many(sum(len(hosts.names()) for hosts in cloud.hosts), "host"),
+            networks=f"{plural(len(cloud.networks), 'network')} {names}",
+            segments=many(sum(len(network.segments) or 1 for network in cloud.networks), "segment"),
+        )
+        self._print(Text(words))
+
+    def begin(self, act: str) -> None:
+        """Print the title of an act."""
+        self._act += 1
+        self._print(Text(f"{self._act}. {act}", style="bold"))
 
     def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
         """Print how many servers took which addresses."""
         active = sum(server.status == "ACTIVE" for server in servers)
-        self._title("Servers are booted until the addresses run out")
         self._line(f"{active} of {many(len(servers), 'server')} {is_or_are(active)} ACTIVE after {seconds:.1f} s.")
         self._print(Padding(segment_table(segments), (0, 0, 0, INDENT), expand=False))
 
     def refused(self, server: ServerState) -> None:
-        """Print the boot for which no address was left."""
-        self._title("The next boot is refused, and says why")
+        """Print why a boot was refused: the fault has every requirement and the hosts that it left."""
         self._line(f"{server.name}: {server.fault}")
-        if server.funnel:
-            table = new_table("requirement", "hosts left", numbers=("hosts left",))
-            for requirement, hosts_left in server.funnel:
-                table.add_row(requirement, str(hosts_left), style="" if hosts_left else "red")
-            self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
         """Print that a server got the address of a deleted one."""
-        self._title("A freed address is used again")
         self._line(f"{deleted.name} ({', '.join(deleted.addresses)}) on {deleted.host} is deleted.")
         self._line(f"{server.name} boots into {', '.join(server.addresses)} on {server.host}, in {segment}.")
 
     def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
         """Print that a server went where the address of its port is."""
-        self._title("A port that has an address decides the rack")
         self._line(f"The port has {address}, which is in {segment.name}.")
         self._line(f"{server.name} boots with it and lands on {server.host}, which reaches {segment.name}.")
 
@@ -102,17 +118,19 @@ class Narrator:
 
     def checked(self, records: FourRecords) -> None:
         """Print whether the four records agree."""
-        self._title(f"The four records {'agree' if records.agree else 'do not agree'}")
+        self.begin(f"The four records {'agree' if records.agree else 'do not agree'}")
         self._line(
             f"{many(records.ledger, 'claim')} in the ledger, {many(records.addresses, 'address')} assigned, "
-            f"{many(records.ports, 'port')} with an address, {many(records.servers, 'server')} ACTIVE."
+            f"{many(records.ports, 'port')}, {many(records.servers, 'server')} ACTIVE."
         )
         for difference in records.differences:
             self._line(difference)
 
-    def _title(self, text: str) -> None:
-        self._act += 1
-        self._print(Text(f"\n{self._act}. {text}", style="bold"))
+    def told(self, seconds: float, *, data_dir: Path | None) -> None:
+        """Print the end, before all that runs is ended. data_dir: where the data stays, None if it is deleted."""
+        data = f"its data stays in {data_dir}" if data_dir else "its data is deleted"
+        self._print(Text(f"Told in {seconds:.1f} s. Now all that ran is ended, and {data}: some 2 s."))
+        self._print(Text(f"Next: {self._again} serves it for you to try; docs/tutorial/first-cloud.md leads on."))
 
     def _line(self, text: str) -> None:
         self._print(Padding(Text(text), (0, 0, 0, INDENT), expand=False))
