@@ -1,6 +1,9 @@
-"""What an agent says of an address where it finds no listener."""
+"""What an agent says of an address where it finds no listener, or one that sends it elsewhere."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,6 +13,7 @@ from structlog.testing import capture_logs
 from tests.agent.cloud import until_true
 
 from roost.agent.connection import Connection
+from roost.agent.token import TokenSource
 
 NO_COMPUTE = (
     "{url} serves no Compute API and no listener for agents: --api names a Roost that does, as `roost serve all`; "
@@ -28,26 +32,51 @@ NO_COMPUTE = (
 async def test_an_address_without_a_listener_is_told_in_one_sentence(status: int, body: str, said: str) -> None:
     requests = 0
 
-    async def answer(_request: web.Request) -> web.Response:
+    async def answer(_request: web.BaseRequest) -> web.Response:
         nonlocal requests
         requests += 1
         return web.Response(status=status, text=body)
 
-    application = web.Application()
-    application.router.add_get("/agent/v1", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with aiohttp.ClientSession() as session:
-            with capture_logs() as logs:
-                call = asyncio.create_task(Connection(session, url).call("PUT", "/hosts", None, dict[str, Any]))
-                await until_true(lambda: requests > 2)
-                call.cancel()
-                await asyncio.wait([call])
-    finally:
-        await runner.cleanup()
+    async with serving(answer) as url, aiohttp.ClientSession() as session:
+        with capture_logs() as logs:
+            call = asyncio.create_task(Connection(session, url).call("PUT", "/hosts", None, dict[str, Any]))
+            await until_true(lambda: requests > 2)
+            call.cancel()
+            await asyncio.wait([call])
     (line,) = logs
     assert (line["event"], line["error"]) == ("the API serves no agents", said.format(url=url))
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_no_redirection_is_followed(tmp_path: Path, status: int) -> None:
+    """Another address would get the token, and with the body the agent's secret."""
+    token, paths = tmp_path / "token", list[str]()
+    token.write_text("agent-token")
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        paths.append(request.path)
+        if request.path == "/agent/v1":
+            return web.json_response({"url": f"http://{request.host}"})
+        return web.Response(status=status, headers={"Location": f"http://{request.host}/elsewhere"})
+
+    async with serving(answer) as url, aiohttp.ClientSession() as session:
+        connection = Connection(session, url, TokenSource(token, {}))
+        with capture_logs() as logs:
+            call = asyncio.create_task(connection.call("POST", "/poll", {"secret": "own"}, dict[str, Any]))
+            await until_true(lambda: len(paths) > 3)
+            call.cancel()
+            await asyncio.wait([call])
+    assert set(paths) == {"/agent/v1", "/agent/v1/poll"}
+    (line,) = [line for line in logs if line["event"] == "the API does not answer"]
+    assert line["error"] == f"it answers {status}, a redirection, which is not followed"
+
+
+@asynccontextmanager
+async def serving(answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -14,6 +14,7 @@ from starlette.routing import Mount
 from roost.cli.asking import cloudfile
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
+from roost.cli.serving.access import _open_paths
 from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.cli.serving.roles import SERVICES, ProcessConfig
@@ -54,6 +55,14 @@ def test_every_command_and_option_is_in_the_reference(program: str, commands: ty
             word for option in command.params for word in option.opts if word[0] == "-" and f"`{word}`" not in section
         ]
         assert set(missing) <= {"-h", "--help"}, name
+
+
+def test_every_path_that_needs_no_token_is_in_the_reference() -> None:
+    """With what it costs; a `/` at the end makes no other path, and a service alone has its own at the root too."""
+    section = (REFERENCE / "api.md").read_text().partition("\n## Without a token")[2].partition("\n## ")[0]
+    named = {path.rstrip("/") for path in re.findall(r"`(/[\w./-]*)`", section)}
+    paths = {path.rstrip("/") for path in _open_paths(SERVICES) if not path.endswith("/openapi.json")}
+    assert paths - named == set()
 
 
 @pytest.mark.parametrize(

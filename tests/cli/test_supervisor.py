@@ -263,6 +263,7 @@ def test_a_roost_that_serves_placement_alone_is_said_to_serve_no_compute(data_di
         ("agent", "--fleet", "all", "--api", "127.0.0.1:8778"),
         ("agent", "--host", "../../etc", "--api", "http://127.0.0.1:8778"),
         ("agent", "--host", "h1\n", "--api", "http://127.0.0.1:8778"),
+        ("agent", "--host", "h1", "--api", "http://127.0.0.1:8778", "--fence-after", "119"),
         ("nest",),
     ],
 )

@@ -1,5 +1,7 @@
 """Hosts that nobody declared: what an agent with a token may register, and that they wait for an operator."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT
@@ -153,3 +155,11 @@ async def test_one_host_too_many_leaves_all_as_it_was(compute: Compute) -> None:
     assert await waiting(compute) == {"rack1-h1"}
     await accept_hosts(compute, ["*"])
     await register(compute, "rack1-h2", "rack1-h3")
+
+
+async def test_agents_that_register_at_once_are_counted_together(compute: Compute) -> None:
+    compute.settings = ComputeSettings(waiting_hosts_max=2)
+    calls = [register(compute, f"rack1-h{number}", f"rack1-x{number}") for number in range(4)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers].count(TooManyWaitingHosts) == 3, answers
+    assert len(await waiting(compute)) == 2

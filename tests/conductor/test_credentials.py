@@ -140,5 +140,20 @@ async def test_metrics_say_the_order_the_credentials_and_what_was_begun(
     }
 
 
+async def test_a_change_of_the_order_is_one_line_with_the_hosts_that_caused_it(database: Database) -> None:
+    world = await World.make(database)
+    await world.hosts("r1-h1", "r1-h2", reach=["rack1"])
+    world.let_in_old_agents()
+    watch = CredentialsWatch(Service().check)
+    await watch.look()
+    presence = Presence(world.conductor, watch)
+    with capture_logs() as logs:
+        for version in (3, 1, 1, 3):
+            await world.set_version("r1-h2", version)
+            await presence.beat()
+    lines = [line for line in logs if line["event"] == "servers are built in another order"]
+    assert [(line["order"], line["hosts"]) for line in lines] == [("late", ["r1-h2"]), ("early", [])]
+
+
 async def test_without_a_network_api_of_others_there_is_nothing_to_try() -> None:
     assert (await CredentialsWatch().look()).usable

@@ -10,16 +10,18 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.reporting import report
 from tests.conductor.world import BY, World
+from tests.network.cloud import PROJECT
 
-from roost.compute.model.server import ServerUpdate
+from roost.compute.model.server import MigrationFilter, ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
-from roost.compute.service import guests
+from roost.compute.service import guests, quotas
 from roost.compute.service.actions import change_power, lock, rebuild, reset_state, unlock
+from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.interfaces import attach_interface, detach_interface
-from roost.compute.service.moves import confirm_due
+from roost.compute.service.moves import abort_migration, confirm_due, force_complete, list_migrations
 from roost.compute.service.nics import ports_changed
-from roost.compute.service.server_changes import update_server
+from roost.compute.service.server_changes import set_metadata, update_server
 from roost.compute.service.servers import delete_server, get_server
 from roost.compute.settings import ComputeSettings
 from roost.conductor.pipeline import run_once
@@ -55,10 +57,20 @@ async def _detach(world: World, server_id: str) -> None:
     await detach_interface(world.compute, server, server.ports[0].port_id or "", BY)
 
 
+async def _end_copy(world: World, server_id: str, *, end: Any) -> None:
+    only = MigrationFilter(server_id=server_id, open=True)
+    for migration in await list_migrations(world.compute, only, marker=None, limit=1):
+        await end(world.compute, server_id, migration.id, BY)
+
+
 OPERATIONS: Mapping[str, Operation] = {
     **{rule.task_state or rule.name: partial(lambda w, s, rule: change_power(w.compute, s, rule, BY), rule=rule)
        for rule in POWER},
     **{kind.value: partial(lambda w, s, kind: w.move(s, kind), kind=kind) for kind in MOVE_KINDS},
+    "resize": lambda w, s: w.move(s, MoveKind.RESIZE, flavor="large"),
+    "abort": partial(_end_copy, end=abort_migration),
+    "force": partial(_end_copy, end=force_complete),
+    "metadata": lambda w, s: set_metadata(w.compute, s, {"a": "b"}, replace=False, may_be_locked=True, by=BY),
     "rebuild": lambda w, s: rebuild(w.compute, s, ServerUpdate(image_ref=""), BY),
     "delete": lambda w, s: delete_server(w.compute, s, by=BY),
     "confirm": lambda w, s: w.end_move(s, revert=False),
@@ -82,17 +94,30 @@ PAIRS = [*itertools.combinations(OPERATIONS, 2), *((name, name) for name in OPER
 PAIRS += [pair for pair in PAIRS if "delete" in pair] * 3
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["running", "waiting to be confirmed"])
-async def test_no_pair_of_operations_is_a_deadlock(database: Database, moved: bool) -> None:
+MOVED: Mapping[str, tuple[MoveKind | None, set[str]]] = {
+    "running": (None, OPERATIONS.keys() - {"abort", "force"}),
+    "waiting to be confirmed": (MoveKind.MIGRATE, {"confirm", "revert", "delete", "report", "conductor"}),
+    "copying its memory": (MoveKind.LIVE, {"abort", "force"}),
+}
+"""Which move there is before, and of which operations both of a pair are, or one is where there is a move."""
+
+
+@pytest.mark.parametrize("moved", MOVED)
+async def test_no_pair_of_operations_is_a_deadlock(database: Database, moved: str) -> None:
+    kind, names = MOVED[moved]
     world = await World.make(database)
     await world.hosts(*HOSTS, reach=["rack1"], vcpus=4000)
+    await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=512, disk_gb=1))
+    await quotas.set_quotas(world.compute, PROJECT, {"cores": 10_000}, force=True)  # who has one is locked and counted
     network = await world.routed(rack1="10.0.0.0/20")
-    pairs = [pair for pair in PAIRS if not moved or {"confirm", "revert", "delete", "report", "conductor"} & {*pair}]
+    pairs = [pair for pair in PAIRS if (names.issuperset(pair) if kind is None else not names.isdisjoint(pair))]
     server_ids = await world.boot(network.id, count=len(pairs))
     await world.run()
-    if moved:
+    if kind is not None:
         for server_id in server_ids:
-            await world.move(server_id, MoveKind.MIGRATE)
+            await world.move(server_id, kind)
+        await world.conduct()
+    if kind is MoveKind.MIGRATE:
         await world.run()
         world.compute.settings = ComputeSettings(resize_confirm_window=0.001)
     before = await _count_deadlocks(database)

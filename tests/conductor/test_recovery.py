@@ -10,6 +10,7 @@ from tests.conductor.test_moves import booted
 from tests.conductor.world import World
 
 from roost.compute.rules.drift import WENT_BACK
+from roost.compute.rules.recoveries import ANOTHER_DATABASE
 from roost.compute.service import audit, guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import recovery as service
@@ -201,6 +202,7 @@ async def test_in_another_database_nothing_is_launched_until_hosts_have_listed(w
     (server_id,) = await world.boot(network.id)
     await become_another(world)
     assert await service.is_under_way(world.compute)
+    assert await service.tell_recovery(world.compute) == ANOTHER_DATABASE
     await world.conduct()
     assert await attempts(world, server_id) == []
     recovery = await service.look(world.compute)

@@ -28,11 +28,12 @@ class Abuse(NamedTuple):
     body: Callable[[], bytes] = lambda: b""
 
 
+# Of texts and parameters as many as are read to their end before they are refused: more is refused unread.
 KINDS = {
     "filters": Abuse("GET", f"/compute/v2.1/servers?name={SLOW_PATTERN}"),
     "pages": Abuse("GET", "/compute/v2.1/servers/detail?limit=1000"),
-    "texts": Abuse("POST", "/compute/v2.1/servers", lambda: json.dumps({"server": {"name": "é" * 8_000_000}}).encode()),
-    "parameters": Abuse("GET", f"/network/v2.0/ports?{'&'.join(f'id={number}' for number in range(12_000))}"),
+    "texts": Abuse("POST", "/compute/v2.1/servers", lambda: b'{"server": {"name": "%b"}}' % ("é" * 8_000_000).encode()),
+    "parameters": Abuse("GET", f"/network/v2.0/ports?{'&'.join(['id=1'] * 12_000)}"),
     "documents": Abuse("GET", "/compute/openapi.json"),
     "metrics": Abuse("GET", "/metrics"),
 }

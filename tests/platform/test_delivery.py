@@ -23,7 +23,7 @@ from roost.platform.database import Database
 from roost.platform.delivery import Deliverer, Destination
 from roost.platform.destinations import LogFile, Rabbit, Webhook, destinations_of
 from roost.platform.env import Env
-from roost.platform.outbox import DestinationState, Notification, Outbox
+from roost.platform.outbox import DestinationState, Notification, Outbox, Waiting
 from roost.platform.settings import NotificationSettings
 
 SECRET = "between us"
@@ -275,6 +275,22 @@ async def test_what_nobody_took_for_a_day_is_parked(database: Database) -> None:
         state = await state_of(database)
         assert (state.waiting, state.waiting_s, state.parked) == (0, None, 1)
         assert "500" in (state.reason or ""), "why it was parked is known when the receiver is back"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://127.0.0.1:1/WORD", "http://127.0.0.1:1 cannot be reached: Connection refused"),
+        ("http://user:WORD@127.0.0.1:1/WORD?a=WORD", "http://127.0.0.1:1 cannot be reached: Connection refused"),
+        ("http://127.0.0.1:port/WORD", "http://127.0.0.1:port is no address"),
+    ],
+)
+async def test_an_address_is_told_by_scheme_and_host(address: str, said: str) -> None:
+    """The path of a webhook may be a secret, as those of chats are."""
+    webhook = Webhook(address, SECRET)
+    sent = await webhook.send([Waiting(1, notification("a", 1))], timeout_s=5)
+    await webhook.close()
+    assert sent.away == said
 
 
 @dataclass

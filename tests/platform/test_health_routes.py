@@ -65,6 +65,17 @@ async def test_who_can_serve_without_the_database_is_ready(path: str, draining: 
     assert (await send_raw(app, "GET", path.encode())).status == status
 
 
+async def test_one_that_is_ready_says_what_operators_should_know() -> None:
+    async def tell() -> str | None:
+        return notes.pop()
+
+    health: Any = Looked(None)
+    notes = ["hosts are waited for", None]
+    app = Starlette(routes=health_routes(health, Drain(), tell))
+    bodies = [(await ask(app, "/readyz")).body for _ in range(2)]
+    assert bodies == [{"status": "ok"}, {"status": "ok", "note": "hosts are waited for"}]
+
+
 @pytest.mark.parametrize("healthy", [True, False])
 @pytest.mark.parametrize(("method", "accept"), [("GET", "*/*"), ("GET", "application/json"), ("HEAD", "*/*")])
 async def test_healthcheck_is_oslo_middlewares(tmp_path: Path, healthy: bool, method: str, accept: str) -> None:

@@ -16,7 +16,7 @@ from tests.platform.asgi import ask
 
 from roost.platform.auth import Forbidden
 from roost.platform.bodies import BODY_KEY, ONE, SET, Bounds, read_bytes, read_json
-from roost.platform.errors import BadRequest, DatabaseUnavailable, NotFound, RoostError, TransactionVictim
+from roost.platform.errors import BadRequest, DatabaseUnavailable, NotFound, Retry, RoostError, TransactionVictim
 from roost.platform.http import QUERY_PARAMETERS_MAX, Api, Problem, UnacceptableVersion, json_response
 
 MANY = 100_000
@@ -59,6 +59,13 @@ class Odd(RoostError):
     """Nobody gave this a status."""
 
 
+class Later(RoostError):
+    """Nobody gave this one either; it can succeed later."""
+
+    retry = Retry.NOW
+    is_confidential = True
+
+
 @pytest.mark.parametrize(
     ("error", "status", "title", "logged"),
     [
@@ -71,6 +78,7 @@ class Odd(RoostError):
         (ClientDisconnect(), 400, "Bad Request", []),
         (HTTPException(415, "not this"), 415, "Unsupported Media Type", []),
         (Odd(), 500, "Internal Server Error", ["error without a problem"]),
+        (Later(), 503, "Service Unavailable", []),
         (asyncpg.InterfaceError("the server expects 1 argument"), 500, "Internal Server Error", ["request failed"]),
     ],
 )

@@ -7,11 +7,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 from tests.platform.asgi import ask
 
 from roost.cli.serving.access import guarded
 from roost.platform.http import Api, json_response, root_url
 from roost.platform.mounts import mount
+from roost.platform.proxies import ProxyAddress
 from roost.platform.settings import CorsSettings, ProxySettings
 
 SENT = {"Host": "roost.internal:8778"}
@@ -75,3 +77,30 @@ async def test_a_prefix_opens_no_path_that_needs_a_token() -> None:
     assert (await ask(guarded_app, "/network/v2.0/networks", FORWARDED)).status == 401
     as_if_open = {**SENT, "X-Forwarded-Prefix": "/healthz"}
     assert (await ask(guarded_app, "/network/v2.0/networks", as_if_open)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "address"),
+    [
+        ({}, "10.0.0.10"),
+        ({"X-Forwarded-For": "192.0.2.1"}, "192.0.2.1"),
+        ({"X-Forwarded-For": "203.0.113.9, 192.0.2.1"}, "192.0.2.1"),
+        ({"X-Forwarded-For": "2001:db8::1"}, "2001:db8::1"),
+        ({"X-Forwarded-For": "192.0.2.1:4711"}, "192.0.2.1"),
+        ({"X-Forwarded-For": "unknown"}, "10.0.0.10"),
+        ({"Forwarded": 'for=203.0.113.9, for="[2001:db8::1]:4711";proto=https'}, "2001:db8::1"),
+        ({"Forwarded": "proto=https", "X-Forwarded-For": "192.0.2.1"}, "10.0.0.10"),
+    ],
+)
+async def test_a_request_is_of_the_address_that_the_last_proxy_names(headers: dict[str, str], address: str) -> None:
+    """What a client may have made up before it does not count: it would have as many shares as it likes."""
+    seen: list[str] = []
+
+    async def note(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append(scope["client"][0])
+
+    sent = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope: Any = {"type": "http", "headers": sent, "client": ("10.0.0.10", 5)}
+    nothing: Any = None
+    await ProxyAddress(note)(scope, nothing, nothing)
+    assert seen == [address]

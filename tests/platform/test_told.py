@@ -22,8 +22,8 @@ from roost.seams.image import ImageServiceUnavailable
 
 SAID = "10.0.0.9:5432 said <h1>no</h1>"
 OWN_WORDS: frozenset[type[RoostError]] = frozenset({
-    RequestTimeout, compute_errors.NotReported, compute_errors.ActionUnsupported, network_errors.AddressesWithheld,
-    network_errors.PortChanged, network_errors.PublicationPending, ReleasesPending,
+    RequestTimeout, compute_errors.NotReported, compute_errors.ActionUnsupported, network_errors.PortChanged,
+    network_errors.PublicationPending, ReleasesPending,
 })  # fmt: skip
 """Errors answered 5xx whose sentences Roost writes by itself."""
 
@@ -65,6 +65,7 @@ def test_of_what_is_not_the_callers_fault_the_details_are_in_the_log_alone(
         (PlacementUnavailable, 503),
         (PlacementRefusal, 400),
         (ImageServiceUnavailable, 503),
+        (network_errors.AddressesWithheld, 503),
         (RoostError, 500),
     ],
 )

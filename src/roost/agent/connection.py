@@ -146,8 +146,12 @@ class Connection:
         headers = {"Content-Type": "application/json"} if content is not None else {}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        async with self._session.request(method, url, data=content, headers=headers, timeout=timeout) as response:
+        async with self._session.request(
+            method, url, data=content, headers=headers, timeout=timeout, allow_redirects=False
+        ) as response:
             answer = await response.read()
+            if 300 <= response.status < 400:  # another address would get the token, and the secret in the body
+                raise aiohttp.ClientError(f"it answers {response.status}, a redirection, which is not followed")
             if 400 <= response.status < 500:
                 seconds = response.headers.get("Retry-After", "")
                 retry_after_s = float(seconds) if seconds.isdecimal() else None

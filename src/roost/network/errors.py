@@ -224,6 +224,7 @@ class AddressesWithheld(RoostError):
 
     retry = Retry.NOW
     retry_after_s = 5.0
+    is_confidential = True  # it names hosts
 
 
 class PublicationPending(RoostError):

@@ -54,6 +54,7 @@ class AuthenticationUnavailable(RoostError):
     """Who calls cannot be found out at the moment; the request can be repeated."""
 
     retry = Retry.NOW
+    is_confidential = True
 
 
 class Forbidden(RoostError):

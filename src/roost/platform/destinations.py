@@ -168,6 +168,8 @@ class Webhook:
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
                 status, words = answer.status, f"{self._where} answered {answer.status} {answer.reason or ''}".rstrip()
+        except aiohttp.InvalidURL:  # its words are the whole address
+            return Failure(f"{self._where} is no address", is_away=True)
         except (aiohttp.ClientError, OSError) as error:
             return Failure(f"{self._where} cannot be reached: {reason_of(error)}", is_away=True)
         if status < 300:

@@ -33,6 +33,7 @@ from roost.platform.errors import (
     DatabaseUnavailable,
     NotFound,
     RequestTimeout,
+    Retry,
     RoostError,
 )
 from roost.platform.metrics import observe_operation, observe_unserved
@@ -261,6 +262,8 @@ class Api:
             for kind in type(error).__mro__:
                 if kind in table:
                     return table[kind]
+        if error.retry is Retry.NOW:
+            return _problem(503)
         log.error("error without a problem", error=type(error).__name__, detail=str(error))
         return FAILED
 

@@ -251,7 +251,7 @@ class Keystone:
         status = reply.status
         if status in (401, 403):
             hint = "; its user needs the role service or admin" if status == 403 else ""
-            raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
+            raise self._failed_for(key, f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
         if status != 429 and 400 <= status < 500:
             self._failing_until_s.clear()
             return self._refusal()

@@ -1,11 +1,12 @@
-"""Takes from a proxy's headers where clients came to, so that links lead there again. Off unless an operator says so:
-without a proxy that sets these headers, any client could.
+"""Takes from a proxy's headers where clients came to, so that links lead there again, and where they came from. Off
+unless an operator says so: without a proxy that sets these headers, any client could.
 
 Source: oslo.middleware, http_proxy_to_wsgi; RFC 7239.
 """
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -27,6 +28,35 @@ class ProxyHeaders:
         if scope["type"] == "http":
             scope = _as_sent(scope)
         await self.app(scope, receive, send)
+
+
+class ProxyAddress:
+    """Outside of authentication and of the log: a request is of the address that the proxy in front was asked from."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on as its client's. Of several addresses the last counts: others its client may make up."""
+        if scope["type"] == "http" and (address := _last_address(Headers(scope=scope))):
+            scope = {**scope, "client": (address, 0)}
+        await self.app(scope, receive, send)
+
+
+def _last_address(headers: Headers) -> str:
+    """Return the address that the last proxy names; "" for none."""
+    name = "forwarded" if "forwarded" in headers else "x-forwarded-for"
+    text = ",".join(headers.getlist(name)).rpartition(",")[2].strip()
+    if name == "forwarded":
+        text = _read_forwarded(text).get("for", "")
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:  # IPv4 with its port
+        text = text.partition(":")[0]
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return ""
 
 
 def _as_sent(scope: Scope) -> Scope:

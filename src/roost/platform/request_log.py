@@ -22,9 +22,9 @@ NOTES_KEY = "roost.notes"
 """Where a request's scope holds what its line is to say besides; the same dict in every copy of the scope."""
 QUIET_PATHS = frozenset({"/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack"})
 PATH_MAX, REASON_MAX = 2_000, 1_000
-SECRET = re.compile(r"((?:^|[?&;])[^=&;]*(?:token|passw|secret|credential|signature)[^=&;]*=)[^&;]*", re.IGNORECASE)
+SECRET = re.compile("token|passw|secret|credential|signature", re.IGNORECASE)
+"""In the name of a parameter. No more is looked for: strangers write what is looked through."""
 HARMLESS = re.compile(rb"[\w/%:@!$&'()*+,;=~.?\[\]-]*")
-SHOWN = r"\1***"
 LEFT = 499
 """The status of a request whose client left before the answer began, as nginx has it."""
 
@@ -103,8 +103,18 @@ def path_without_secrets(scope: Scope) -> str:
     """Return the path and the query as they were sent, in ASCII; what may be a secret in the query is `***`."""
     sent: bytes = scope.get("raw_path") or scope["path"].encode()
     path, query = _in_ascii(sent.partition(b"?")[0]), _in_ascii(scope.get("query_string", b""))
-    text = f"{path}?{SECRET.sub(SHOWN, query)}" if query else path
+    parts = re.split("([&;])", query[: PATH_MAX + 1])
+    text = f"{path}?{''.join(map(_without_secret, parts))}" if query else path
     return text if len(text) <= PATH_MAX else f"{text[:PATH_MAX]}..."
+
+
+def _without_secret(part: str) -> str:
+    """Return a parameter with `***` for all that comes after a name that is one of secrets."""
+    *names, _value = part.split("=")
+    for number, name in enumerate(names, 1):
+        if SECRET.search(name):
+            return "=".join([*names[:number], "***"])
+    return part
 
 
 def _in_ascii(sent: bytes) -> str:

@@ -341,3 +341,4 @@ class NetworkAway(RoostError):
     """The network service does not answer now."""
 
     retry = Retry.NOW
+    is_confidential = True

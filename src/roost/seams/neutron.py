@@ -12,6 +12,7 @@ class NeutronUnavailable(RoostError):
     """Neutron cannot be asked."""
 
     retry = Retry.NOW
+    is_confidential = True
 
 
 class NeutronPartial(NeutronUnavailable):

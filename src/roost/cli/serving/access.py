@@ -17,7 +17,7 @@ from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.cors import Cors
 from roost.platform.local_hosts import LocalHosts
-from roost.platform.proxies import ProxyHeaders
+from roost.platform.proxies import ProxyAddress, ProxyHeaders
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog
 from roost.platform.settings import CorsSettings, LogSettings, ProxySettings
@@ -135,6 +135,8 @@ def guarded(
         app = Cors(app, cors)
     if log is not None and log.requests:
         app = RequestLog(app, log)
+    if proxy.enable_proxy_headers_parsing:
+        app = ProxyAddress(app)
     return RequestIds(app, compute_paths=_prefixes("compute", services) if "compute" in services else ())
 
 

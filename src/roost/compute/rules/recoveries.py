@@ -2,6 +2,9 @@
 
 from roost.compute.model.recovery import Recovery
 
+NOTHING_GOES_ON = "nothing is launched, moved or given away until every host that is alive has listed its guests"
+ANOTHER_DATABASE = f"the database is another one than was seen last; {NOTHING_GOES_ON}"
+
 
 def is_over(recovery: Recovery, *, host_down_after_s: float) -> bool:
     """Return whether the records know what the hosts have.
@@ -21,7 +24,7 @@ def recovery_sentence(recovery: Recovery) -> str:
         text = f"the database is another one since {since}, so the records may have gone back in time"
     else:
         text = f"the records went back in time, as agent {recovery.agent_label or 'without a label'} showed at {since}"
-    text += "; nothing is launched, moved or given away until every host that is alive has listed its guests"
+    text += f"; {NOTHING_GOES_ON}"
     if recovery.missing:
         names = ", ".join(recovery.hosts_missing)
         more = recovery.missing - len(recovery.hosts_missing)

@@ -60,8 +60,10 @@ async def register_hosts(
     host that another agent serves; hosts of its set are left as they were.
     """
     has_token = agent is not None and covered is not EVERY_HOST
+    has_new = False
     if has_token:
-        await _check_reports(compute, reports, covered)
+        async with compute.database.connection() as connection:
+            has_new = await _check_reports(compute, connection, reports, covered)
     if agent is not None:
         await admit_call(compute, agent, takes_leases=True)
     upserts = {report.name: _upsert(report) for report in reports}
@@ -71,6 +73,9 @@ async def register_hosts(
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.transaction() as tx:
+            if has_new:
+                await waiting_store.lock_registrations(tx)
+                await _check_reports(compute, tx, reports, covered)
             # The leases first: an agent without the lease changes nothing of the host.
             names_new, returned = await _take_leases(compute, tx, [host.name for host in batch], agent)
             rows_written = await store.upsert_hosts(
@@ -93,11 +98,14 @@ async def register_hosts(
     return sorted((row.host for row in rows), key=lambda host: host.name)
 
 
-async def _check_reports(compute: Compute, reports: Sequence[HostReport], covered: HostPatterns) -> None:
-    async with compute.database.connection() as connection:
-        names, cells = {report.name for report in reports}, {report.cell for report in reports}
-        known = await waiting_store.read_known(connection, names, cells)
+async def _check_reports(
+    compute: Compute, tx: Connection, reports: Sequence[HostReport], covered: HostPatterns
+) -> bool:
+    """Return whether any of the hosts is new. Raises what check_reports raises."""
+    names, cells = {report.name for report in reports}, {report.cell for report in reports}
+    known = await waiting_store.read_known(tx, names, cells)
     check_reports(reports, known, covered=covered, waiting_hosts_max=compute.settings.waiting_hosts_max)
+    return bool(names - known.names)
 
 
 async def _take_leases(

@@ -110,9 +110,13 @@ async def look(compute: Compute) -> Recovery | None:
 
 
 async def tell_recovery(compute: Compute) -> str | None:
-    """Return what is waited for, in words for operators; None where nothing is."""
-    recovery = await find_recovery(compute)
-    return None if recovery is None else rules.recovery_sentence(recovery)
+    """Return what is waited for, in words for operators; None where nothing is.
+
+    Another database counts from its first answer on, whether the listeners of agents have noted it or not.
+    """
+    if (recovery := await find_recovery(compute)) is not None:
+        return rules.recovery_sentence(recovery)
+    return rules.ANOTHER_DATABASE if await is_under_way(compute) else None
 
 
 async def end_recovery(compute: Compute) -> Recovery:

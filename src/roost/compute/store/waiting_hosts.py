@@ -23,6 +23,15 @@ async def read_known(tx: Connection, names: Collection[str], cells: Collection[s
     return KnownHosts(frozenset(row["names"]), frozenset(row["waiting"]), frozenset(row["cells"]))
 
 
+LOCK_REGISTRATIONS = """-- compute.lock_registrations
+SELECT pg_advisory_xact_lock(5931046453580398596)"""
+
+
+async def lock_registrations(tx: Connection) -> None:
+    """Wait until no other transaction registers new hosts: those are counted then."""
+    await tx.execute(LOCK_REGISTRATIONS)
+
+
 LIST_WAITING = """-- compute.list_waiting_hosts
 SELECT name FROM compute.host WHERE waiting ORDER BY name"""
 

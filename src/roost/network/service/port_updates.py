@@ -28,6 +28,7 @@ from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, addresses, automatic, leaving, notices, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
+from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, port_bindings
@@ -69,6 +70,8 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
     activates: the inactive binding on the host becomes the active one, and the active one becomes inactive. Raises
     asyncpg's UniqueViolationError for a MAC address that another port has.
     """
+    if changes.fixed_ips is not None or changes.host:
+        await refuse_while_recovering(networks)
     owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
     async with Intents(networks) as intents:
         change, servers = await _begin(networks, intents, port_id, changes, owner, activates=activates)

@@ -1,19 +1,16 @@
 """Ports as clients make, change and delete them."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import asyncpg
 
-from roost.network.errors import AddressesWithheld, MacAddressInUse, PortNotFound
+from roost.network.errors import MacAddressInUse, PortNotFound
 from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import Networks, creation, leaving, notices, port_updates, quotas, releases
+from roost.network.service.recovery import refuse_while_recovering
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
-
-LOOK_AGAIN = timedelta(seconds=1)
-"""How old the answer of the compute service may be. Without it, each port would cost another question."""
 
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
@@ -42,7 +39,7 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
     Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
     """
-    await _refuse_while_recovering(networks)
+    await refuse_while_recovering(networks)
     return await creation.create(networks, request)
 
 
@@ -50,7 +47,7 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     """Make users' ports, all or none; return them in order. Raises what create_port raises."""
     if len(wanted) == 1:
         return [await create_port(networks, wanted[0])]
-    await _refuse_while_recovering(networks)
+    await refuse_while_recovering(networks)
     await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
     return await creation.create_all(networks, wanted)
 
@@ -64,8 +61,6 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
     MacAddressInUse, what requests.plan_addresses and readdressing raise, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, PortChanged, AddressesWithheld.
     """
-    if changes.fixed_ips is not None or changes.host:
-        await _refuse_while_recovering(networks)
     try:
         await port_updates.update_port(networks, port_id, changes)
     except asyncpg.UniqueViolationError as error:
@@ -87,17 +82,3 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])
-
-
-async def _refuse_while_recovering(networks: Networks) -> None:
-    """Raise AddressesWithheld while hosts may have guests with addresses that nobody here knows.
-
-    The compute service knows: it recovers records that went back in time.
-    """
-    now = networks.env.now()
-    asked_at, reason = networks.recovery_seen
-    if asked_at is None or not asked_at <= now < asked_at + LOOK_AGAIN:
-        reason = await networks.compute.tell_recovery()
-        networks.recovery_seen = now, reason
-    if reason is not None:
-        raise AddressesWithheld(f"no address is given to anyone now: {reason}")
