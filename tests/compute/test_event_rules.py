@@ -4,9 +4,28 @@ from typing import Any
 
 import pytest
 
+from roost.compute.model.cloud import Host, HostStateChange
 from roost.compute.model.events import Occurrence
 from roost.compute.model.work import Cause, Failure, Marks, Move, MoveKind, Plan, ServerChange, Stage, StageChange
-from roost.compute.rules.events import find_occurrence, labels_of, make_events, of_fenced, of_hosts
+from roost.compute.rules.events import (
+    find_occurrence,
+    labels_of,
+    make_events,
+    of_fenced,
+    of_hosts,
+    of_idle,
+    of_lost,
+    of_operator,
+    of_own_states,
+    of_promises_kept,
+    of_records,
+    of_restored,
+    of_returned,
+    of_silent_cells,
+    of_too_old,
+    of_waiting,
+)
+from roost.compute.rules.guests import lost_guest_sentence
 from roost.platform.events import FAILURE, MOVE, REFUSAL, RETRY, Subject
 
 NOTHING: Any = None
@@ -125,3 +144,70 @@ def test_hosts_have_an_event_each_and_no_server_unless_somebody_asked() -> None:
 def test_a_server_that_is_not_there_any_more_is_named_all_the_same() -> None:
     (event,) = make_events(of_fenced([("s", "h1")]), {})
     assert event.subjects == (Subject(server_id="s"),)
+
+
+KEY, OTHER_KEY = ("s1", "h1"), ("s2", "h2")
+
+
+@pytest.mark.parametrize(
+    ("occurrences", "told"),
+    [
+        (of_lost([KEY]), [("loss", "guest", "h1", lost_guest_sentence("h1"))]),
+        (of_restored([KEY]), [("repair", "guest", "h1", "its host shows its guest")]),
+        (of_fenced([KEY]), [("fence", "guest", "h1", "host h1 destroys it before")]),
+        (
+            of_own_states({KEY: "crashed", OTHER_KEY: None}, {KEY: "stopped"}, whole_hosts=["h2"]),
+            [
+                ("loss", "guest", "h1", "it stopped by itself: crashed"),
+                ("loss", "host", "h2", "all guests of a host stopped at once"),
+                ("repair", "guest", "h1", "it is not stopped, and is asked for that again"),
+            ],
+        ),
+        (of_returned({"h2", "h1"}), [("host", "up", "h1", "its agent"), ("host", "up", "h2", "its agent")]),
+        (of_waiting(["h1"]), [("host", "waiting", "h1", "nobody declared it")]),
+        (of_promises_kept(["h1"]), [("fence", "host", "h1", "it is silent")]),
+        (of_silent_cells({"h1": "c"}), [("host", "closed", "h1", "no conductor of cell c")]),
+        (
+            of_too_old({"h1": True, "h2": False}, version_min=3),
+            [
+                ("host", "closed", "h1", "its agent is of a service version below 3"),
+                ("host", "open", "h2", "its agent"),
+            ],
+        ),
+        (
+            of_idle({"h1": False, "h2": True}),
+            [("host", "closed", "h2", "its agent polls"), ("host", "open", "h1", "its agent begins")],
+        ),
+        (of_records("loss", "back in time"), [("loss", "records", None, "back in time")]),
+    ],
+)
+def test_each_happening_says_what_is_so_now_and_why(
+    occurrences: list[Occurrence], told: list[tuple[str, str, str | None, str]]
+) -> None:
+    assert [(each.kind, each.action, each.host) for each in occurrences] == [words[:3] for words in told]
+    for occurrence, words in zip(occurrences, told, strict=True):
+        assert occurrence.reason.startswith(words[3])
+
+
+def host(*, disabled: bool, forced_down: bool, reason: str | None = None) -> Host:
+    fields: dict[str, Any] = dict.fromkeys(Host.__struct_fields__)
+    return Host(**fields | {"name": "h1", "disabled": disabled, "forced_down": forced_down, "disabled_reason": reason})
+
+
+@pytest.mark.parametrize("before", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("after", [(False, False), (True, False), (False, True), (True, True)])
+def test_an_operator_has_an_event_for_each_state_that_is_another_now(
+    before: tuple[bool, bool], after: tuple[bool, bool]
+) -> None:
+    change = HostStateChange(
+        host=host(disabled=after[0], forced_down=after[1], reason="dust"),
+        was_disabled=before[0],
+        was_forced_down=before[1],
+    )
+    words = {(0, True): "closed", (0, False): "open", (1, True): "down", (1, False): "up"}
+    expected = [words[which, after[which]] for which in (0, 1) if before[which] != after[which]]
+    by = Subject(request_id="req-1")
+    occurrences = of_operator(change, by=by)
+    assert [each.action for each in occurrences] == expected
+    assert all(each.by is by for each in occurrences)
+    assert all("dust" in each.reason for each in occurrences if each.action == "closed")
