@@ -4,8 +4,8 @@ from alembic import op
 
 from roost.platform.migrate import statements
 
-revision = "network_0013"
-down_revision = "network_0012"
+revision = "network_0014"
+down_revision = "network_0013"
 
 SQL = """
 CREATE TABLE network.event (
