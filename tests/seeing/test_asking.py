@@ -6,18 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 from starlette.applications import Starlette
-from tests.conductor.world import World
+from tests.conductor.world import BY, World
 from tests.platform.asgi import Answer, ask
 
 from roost.clients.local_placement import LocalPlacement
+from roost.compute.service.events import EVENTS
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.hosts import disable_host
-from roost.compute.service.servers import get_server
+from roost.compute.service.servers import delete_server, get_server
 from roost.network.model.networks import Network
 from roost.platform.database import Database
 from roost.platform.mounts import mount
 from roost.seeing.api import routes
 from roost.seeing.service.context import Seeing
+from roost.seeing.service.events import EventSource
 
 
 class Asked:
@@ -27,7 +29,9 @@ class Asked:
         conductor, placement = world.conductor, world.compute.placement
         assert isinstance(placement, LocalPlacement)
         self.world = world
-        self.seeing = Seeing(world.compute, world.networks, conductor.env, conductor.scheduling, placement.service)
+        events = (EventSource(EVENTS, world.database),)
+        services = (world.compute, world.networks, conductor.env)
+        self.seeing = Seeing(*services, conductor.scheduling, placement.service, events)
         self.app = Starlette(routes=[mount("/roost", routes(self.seeing))])
 
     async def get(self, path: str) -> Answer:
@@ -77,12 +81,14 @@ async def test_explain_names_what_is_lacking_and_the_refusal_is_found_by_its_req
     assert "r1-h2: disabled (broken fan)" in lacks
     assert answer["remedies"][0]["words"] == "enable host r1-h2"
     (server,) = await asked.world.boot(network.id)
+    async with asked.world.database.connection() as connection:
+        await connection.execute("UPDATE compute.server SET request_id = 'req-refused' WHERE id = $1", server)
     await asked.world.run()
     fault = (await get_server(asked.world.compute, server)).fault
     assert fault is not None
     assert answer["message"] == fault.message
-    async with asked.world.database.connection() as connection:
-        await connection.execute("UPDATE compute.server SET request_id = 'req-refused' WHERE id = $1", server)
+    await delete_server(asked.world.compute, server, by=BY)
+    await asked.world.run()
     answer = (await asked.get("explain?request=req-refused")).body
     assert [(refusal["server_id"], refusal["message"]) for refusal in answer["refusals"]] == [(server, fault.message)]
     assert answer["refusals"][0]["funnel"][0] == {"requirement": "considered", "hosts": 3}
@@ -142,7 +148,7 @@ WRONG = (
     ("explain?flavor=%00", 400, "flavor: expected"),
     ("explain?flavour=small", 400, "unknown field `flavour`"),
     ("explain?flavor=small&flavor=small", 400, "flavor: expected once"),
-    ("explain?request=req-none", 404, "No server that is known was refused by request req-none."),
+    ("explain?request=req-none", 404, "No refusal of request req-none is kept."),
     ("explain?request=req-none&count=2", 400, "nothing else is asked"),
     ("capacity?like=none", 404, "Instance none could not be found."),
 )

@@ -89,7 +89,7 @@ async def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_read_is_kept_and_said(tmp_path: Path) -> None:
-    files = GuestFiles(tmp_path / "guest")
+    files = GuestFiles(tmp_path / "guest", tmp_path / "disk.qcow2")
     files.run.mkdir(parents=True)
     files.meta.write_text("{}")
     with pytest.raises(ProgramFailed, match=r"server guest is on this host, and .*/meta.json cannot be read: .*order"):

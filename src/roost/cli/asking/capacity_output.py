@@ -22,7 +22,10 @@ def print_explanation(console: Console, answer: Answer) -> None:
     """Print the sentence, then the funnel, the nearest hosts, and what would help; of a past request the sentences."""
     if "refusals" in answer:
         for refusal in answer["refusals"]:
-            _print_text(console, f"{refusal['name']} ({refusal['server_id']}): {refusal['message']}")
+            _print_text(
+                console,
+                f"{refusal['name'] or 'a server'} ({refusal['server_id'] or 'of another service'}): {refusal['message']}",
+            )
             _print_funnel(console, refusal["funnel"])
         return
     _print_text(console, answer["message"])

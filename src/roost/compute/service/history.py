@@ -12,7 +12,6 @@ BATCH_MAX = 1000
 log = structlog.get_logger()
 
 find_deleted_server = reading(store.find_server)
-list_of_request = reading(store.list_of_request)
 
 
 async def purge_history(compute: Compute) -> int:

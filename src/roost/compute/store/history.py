@@ -24,16 +24,6 @@ async def keep_servers(tx: Connection, server_ids: Sequence[str]) -> None:
 FIND_SERVER = """-- compute.find_deleted_server
 SELECT document FROM compute.deleted_server WHERE id = $1"""
 
-LIST_OF_REQUEST = """-- compute.list_servers_of_request
-SELECT id FROM compute.server WHERE request_id = $1
-UNION SELECT server_id FROM compute.action WHERE request_id = $1 LIMIT $2"""
-
-
-async def list_of_request(tx: Connection, request_id: str, *, limit: int) -> list[str]:
-    """Return servers that a request made or changed, deleted ones too while they are kept. It reads all actions."""
-    return [row["id"] for row in await tx.fetch(LIST_OF_REQUEST, request_id, limit)]
-
-
 _server = msgspec.json.Decoder(Server)
 
 

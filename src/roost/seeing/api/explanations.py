@@ -87,14 +87,14 @@ class SegmentServed(Struct, frozen=True):
 
 
 class RefusalShown(Struct, frozen=True):
-    """A server that was refused, as it was said then."""
+    """A server that was refused, or a request for any, as it was said then."""
 
-    server_id: str
+    server_id: str | None
     name: str
     message: str
     funnel: list[RequirementShown]
-    host: str | None = None
-    created_at: str | None = None
+    host: str | None
+    created_at: str
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
@@ -192,12 +192,12 @@ def _show_change(explanation: Explanation, change: Change) -> ChangeShown:
 def _show_refusals(refusals: list[Refusal]) -> ExplainAnswer:
     shown = [
         RefusalShown(
-            server_id=refusal.server_id,
-            name=refusal.name,
-            message=refusal.fault.message,
-            funnel=[RequirementShown(*line) for line in refusal.fault.funnel],
-            host=refusal.fault.host,
-            created_at=refusal.fault.created_at.isoformat() if refusal.fault.created_at else None,
+            server_id=refusal.subject.server_id,
+            name=refusal.subject.name,
+            message=refusal.event.reason,
+            funnel=[RequirementShown(*line) for line in refusal.event.funnel],
+            host=refusal.event.host,
+            created_at=refusal.event.at.isoformat(),
         )
         for refusal in refusals
     ]

@@ -7,23 +7,21 @@ from random import Random
 
 from msgspec import Struct
 
-from roost.compute.errors import ServerNotFound
 from roost.compute.model.cloud import Host
-from roost.compute.model.server import Server, ServerFault
-from roost.compute.service.history import find_deleted_server, list_of_request
 from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_hosts
-from roost.compute.service.servers import get_server
 from roost.platform.errors import NotFound
+from roost.platform.events import FAILURE, REFUSAL, EventFilter, KeptEvent, Subject
 from roost.scheduling.explain import ClosedHosts
 from roost.scheduling.request import reached_through
 from roost.seeing.rules.changes import ChangeKind
 from roost.seeing.rules.explanations import Explained, Surroundings, explain_servers
 from roost.seeing.rules.questions import Question, ServersAsked
 from roost.seeing.service.context import Seeing
+from roost.seeing.service.events import list_events
 from roost.seeing.service.questions import copy_index, read_question
 
 NEAREST_SHOWN = 20
-SERVERS_OF_REQUEST_MAX = 100
+EVENTS_OF_REQUEST_MAX = 100
 
 
 class Explanation(Struct, frozen=True):
@@ -34,11 +32,10 @@ class Explanation(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A server that was refused, and why, as it was said then."""
+    """A server that was refused, or a request for any, and the event that keeps why."""
 
-    server_id: str
-    name: str
-    fault: ServerFault
+    subject: Subject
+    event: KeptEvent
 
 
 async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explanation:
@@ -68,16 +65,16 @@ async def _read_surroundings(seeing: Seeing, question: Question) -> Surroundings
 
 
 async def list_refusals(seeing: Seeing, request_id: str) -> list[Refusal]:
-    """Return why servers of a request of the past were refused, as it was said then. Raises NotFound."""
-    compute = seeing.compute
-    refusals = []
-    for server_id in await list_of_request(compute, request_id, limit=SERVERS_OF_REQUEST_MAX):
-        try:
-            server: Server | None = await get_server(compute, server_id)
-        except ServerNotFound:
-            server = await find_deleted_server(compute, server_id)
-        if server is not None and server.fault is not None:
-            refusals.append(Refusal(server.id, server.name, server.fault))
+    """Return why servers of a request of the past were refused, by either of its ids. Raises NotFound."""
+    only = EventFilter(request_id=request_id)
+    events = await list_events(seeing.sources, only, marker=None, limit=EVENTS_OF_REQUEST_MAX)
+    refusals = [
+        Refusal(subject, event)
+        for event in events
+        if event.kind in (REFUSAL, FAILURE)
+        for subject in event.subjects
+        if request_id in (subject.request_id, subject.global_request_id)
+    ]
     if not refusals:
-        raise NotFound(f"No server that is known was refused by request {request_id}.")
+        raise NotFound(f"No refusal of request {request_id} is kept.")
     return refusals
