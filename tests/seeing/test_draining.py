@@ -11,10 +11,12 @@ from tests.seeing.draining import KilledHereToo, Operator
 from roost.compute.model.work import MoveKind
 from roost.compute.rules.actions import PAUSE, STOP, SUSPEND, ActionRule
 from roost.compute.service.actions import change_power
+from roost.compute.service.events import EVENTS
 from roost.compute.service.hosts import disable_host, enable_host, list_hosts
 from roost.compute.service.servers import get_server
 from roost.network.service.networks import list_networks
 from roost.platform.database import Database
+from roost.platform.events import DRAIN, EventFilter
 from roost.seeing.errors import DrainInvalid, DrainNotFound, HostsBusy, HostsNotFound, HostsUp
 from roost.seeing.model import Drain, DrainKind
 from roost.seeing.service import drain_rounds
@@ -200,6 +202,11 @@ async def test_a_cancelled_drain_enables_the_hosts_that_it_disabled_and_no_other
     assert (await cancelled(operator, drain)).state == "cancelled"
     assert await host_state(operator, "r1-h1") == (False, None, False)
     assert await host_state(operator, "r1-h2") == (True, "its disk", False)
+    async with operator.world.database.connection() as connection:
+        only = EventFilter(kind=DRAIN, host="r1-h1")
+        events = await EVENTS.list(connection, only, before=None, limit=10)
+    actions = [event.action for event in events]
+    assert (actions[:2], actions[-1]) == (["over", "cancelled"], "begun")
 
 
 async def test_a_cancelled_drain_ends_the_moves_that_it_has_begun(operator: Operator) -> None:

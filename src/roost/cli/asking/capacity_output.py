@@ -22,10 +22,8 @@ def print_explanation(console: Console, answer: Answer) -> None:
     """Print the sentence, then the funnel, the nearest hosts, and what would help; of a past request the sentences."""
     if "refusals" in answer:
         for refusal in answer["refusals"]:
-            _print_text(
-                console,
-                f"{refusal['name'] or 'a server'} ({refusal['server_id'] or 'of another service'}): {refusal['message']}",
-            )
+            server = f"{refusal['name']} ({refusal['server_id']})" if refusal["server_id"] else "a request for servers"
+            _print_text(console, f"{server}: {refusal['message']}")
             _print_funnel(console, refusal["funnel"])
         return
     _print_text(console, answer["message"])

@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from roost.compute.model.cloud import Host
 from roost.compute.model.departures import Departure
+from roost.compute.model.events import Occurrence
 from roost.compute.model.work import MoveKind
+from roost.platform.events import DRAIN, Subject
 from roost.seeing.model import Drain, DrainKind, DrainPlan, DrainProgress, DrainRequest, ServerStaying
 
 TRIES_MAX = 3
@@ -235,3 +237,9 @@ def find_overlap_refusal(request: DrainRequest, others: Sequence[Drain]) -> str 
             "shows it; cancel it, or leave these hosts out"
         )
     return None
+
+
+def of_drain(drain: Drain, action: str, words: str) -> list[Occurrence]:
+    """Return what has become of a drain as an event of each of its hosts. action: such as `begun`."""
+    reason, by = f"{drain.kind.value} {drain.id}: {words}", Subject(request_id=drain.request_id)
+    return [Occurrence(kind=DRAIN, action=action, host=host, reason=reason, by=by) for host in drain.hosts]

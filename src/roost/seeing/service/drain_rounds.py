@@ -12,6 +12,7 @@ import structlog
 from roost.compute.errors import HostNotFound
 from roost.compute.model.server import Requester
 from roost.compute.service.departures import list_departures
+from roost.compute.service.events import record
 from roost.compute.service.hosts import disable_host, enable_host, force_down, list_hosts
 from roost.compute.service.moves import MoveRequest, begin_move, end_move
 from roost.platform.errors import BadRequest, Conflict, NotFound
@@ -78,10 +79,10 @@ async def _have_round(lease: Lease) -> None:
     if not await _do(lease, plan):
         return
     async with compute.database.transaction() as tx:
-        await store.end_round(tx, drain.id, lease.owner, plan.progress, over=plan.over, pause_s=ROUND_S)
-    if plan.over:
-        staying = len(plan.progress.staying)
-        log.info("a drain is over", drain=drain.id, hosts=len(drain.hosts), servers=drain.servers, staying=staying)
+        kept = await store.end_round(tx, drain.id, lease.owner, plan.progress, over=plan.over, pause_s=ROUND_S)
+        words = f"servers that stay: {len(plan.progress.staying)}"
+        recorded = await record(tx, rules.of_drain(drain, "over", words) if kept and plan.over else [])
+    recorded.tell()
 
 
 async def _change_hosts(lease: Lease) -> bool:

@@ -10,6 +10,7 @@ from roost.compute.model.departures import Departure
 from roost.compute.model.server import Requester
 from roost.compute.service.aggregates import list_host_aggregates
 from roost.compute.service.departures import list_departures
+from roost.compute.service.events import record
 from roost.compute.service.hosts import list_hosts
 from roost.network.service.networks import list_segments
 from roost.network.service.views import get_networks
@@ -61,6 +62,8 @@ async def begin_drain(seeing: Seeing, request: DrainRequest, by: Requester, *, d
             request_id=request_id,
             servers=len(departures),
         )
+        recorded = await record(tx, rules.of_drain(drain, "begun", f"servers to leave: {len(departures)}"))
+    recorded.tell()
     return Begun(drain, plan)
 
 
@@ -128,6 +131,8 @@ async def cancel_drain(seeing: Seeing, drain_id: int) -> Drain:
     """
     async with seeing.compute.database.transaction() as tx:
         drain = await store.cancel_drain(tx, drain_id)
-    if drain is None:
-        raise DrainNotFound(f"Drain {drain_id} could not be found.")
+        if drain is None:
+            raise DrainNotFound(f"Drain {drain_id} could not be found.")
+        recorded = await record(tx, rules.of_drain(drain, "cancelled", "no more moves begin"))
+    recorded.tell()
     return drain

@@ -123,14 +123,15 @@ async def keep_lease(tx: Connection, drain_id: int, owner: str, *, lease_s: floa
 END_ROUND = """-- seeing.end_round
 UPDATE seeing.drain SET progress = $3::jsonb, servers = greatest(servers, $4), lease_owner = NULL, lease_until = NULL,
     ended_at = CASE WHEN $5 THEN now() END, due_at = now() + $6 * interval '1 second'
-WHERE id = $1 AND lease_owner = $2"""
+WHERE id = $1 AND lease_owner = $2 RETURNING true"""
 
 
 async def end_round(
     tx: Connection, drain_id: int, owner: str, progress: DrainProgress, *, over: bool, pause_s: float
-) -> None:
-    """Write how the servers stood in this round, and let others have the next; of a lost lease nothing is written."""
-    await tx.execute(END_ROUND, drain_id, owner, encode(progress), progress.servers_left, over, pause_s)
+) -> bool:
+    """Write how the servers stood in this round, and let others have the next; return False for a lost lease."""
+    values = (drain_id, owner, encode(progress), progress.servers_left, over, pause_s)
+    return bool(await tx.fetchval(END_ROUND, *values))
 
 
 _progress = msgspec.json.Decoder(DrainProgress)

@@ -22,7 +22,7 @@ from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machi
 from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, run_ip, set_links
+from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, run_ip, set_links
 from roost.agent.drivers.qemu.image import CACHE, ensure_image
 from roost.agent.drivers.qemu.moves import (
     Contexts,
@@ -206,7 +206,7 @@ class QemuDriver(AgentState):
             nics = plan_nics(order, self._options.bridges)
         except NicRefused as error:
             raise LaunchFailed(str(error)) from error
-        _check_bridges(nics)
+        check_bridges(nics)
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
         return Guest(meta, files, nics, self._on_change)
 
@@ -216,7 +216,7 @@ class QemuDriver(AgentState):
 
     async def _boot(self, guest: Guest, desired: Desired) -> None:
         """Have its QEMU start, its NICs come up, and it run, in this order."""
-        _check_bridges(guest.nics)
+        check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image(self._options.cache)
         await self._network.apply()
@@ -466,10 +466,3 @@ class QemuDriver(AgentState):
         for guest in self._guests.values():
             await guest.disconnect()
         self.unlock()
-
-
-def _check_bridges(nics: Sequence[NicPlan]) -> None:
-    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
-    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
-        if not Path("/sys/class/net", bridge).exists():
-            raise LaunchFailed(f"this host has no bridge {bridge}")

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
 from roost.agent.drivers.qemu.nics import NicPlan, link_commands, render_table
@@ -69,3 +70,10 @@ async def run_ip(commands: list[str]) -> None:
 async def set_links(nics: Iterable[NicPlan], *, up: bool) -> None:
     """Set taps up or down. Raises ProgramFailed."""
     await run_ip(link_commands(nics, up=up))
+
+
+def check_bridges(nics: Iterable[NicPlan]) -> None:
+    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
+    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
+        if not Path("/sys/class/net", bridge).exists():
+            raise LaunchFailed(f"this host has no bridge {bridge}")
