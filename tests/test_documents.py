@@ -46,7 +46,6 @@ def test_what_is_too_long_is_prose_that_can_be_wrapped(text: str, numbers: list[
     assert too_long(text) == numbers
 
 
-@pytest.mark.xfail(reason="the documents are not wrapped yet", strict=True)
 def test_documents_wrap_at_120_columns() -> None:
     lines = [f"{path.relative_to(ROOT)}:{number}" for path in DOCUMENTS for number in too_long(path.read_text())]
     assert lines == []
