@@ -13,7 +13,7 @@ import pytest
 from tests.test_house import SRC, Module, read_house
 
 TESTS = Path(__file__).parent
-WINGS = ("placement", "network", "compute", "conductor", "scheduling", "seams")
+WINGS = ("placement", "network", "compute", "conductor", "scheduling", "seams", "seeing")
 """Wings in which no rule may be without a test."""
 
 Rule = tuple[str, str]

@@ -238,3 +238,14 @@ def test_refusals_name_hosts_and_the_drain_that_has_them() -> None:
     assert refusal.startswith("host h2 is being drained by drain 7")
     assert rules.missing_sentence({"h9", "h8"}) == "Compute host h8, h9 could not be found."
     assert "host h1 is up" in rules.up_sentence(["h1"])
+
+
+def test_what_becomes_of_a_drain_is_an_event_of_each_of_its_hosts() -> None:
+    events = rules.of_drain(drain(), "over", "servers that stay: 2")
+    assert [(event.kind, event.action, event.host) for event in events] == [
+        ("drain", "over", "h1"),
+        ("drain", "over", "h2"),
+    ]
+    assert {(event.reason, event.by.request_id if event.by else None) for event in events} == {
+        ("drain 7: servers that stay: 2", "req-7")
+    }

@@ -59,7 +59,7 @@ ABOUT = About(
 
 
 async def list_versions(request: Request) -> Response:
-    """GET /"""
+    """Answer GET /."""
     links = [{"rel": "self", "href": f"{root_url(request)}/v1"}]
     return json_response(ApiVersions([ApiVersion("v1", "CURRENT", links)]))
 
