@@ -40,7 +40,8 @@ async def test_an_order_is_polled_begun_and_reported(compute: Compute, http: aio
             "server_id": server, "host": "h1", "attempt": 1, "desired": "running", "hurry": False, "name": "a server",
             "project_id": "p",
             "vcpus": 1, "ram_mb": 512, "disk_gb": 1, "ports": [], "networks": [], "hostname": "",
-            "image": None, "disk": None, "soft": False, "meeting": None,
+            "image": None, "disk": None, "soft": False, "meeting": None, "nics_version": 0,
+            "request_id": "", "global_request_id": "",
         }
     ]  # fmt: skip
     said = {"server_id": server, "host": "h1", "attempt": 1}

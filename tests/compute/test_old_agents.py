@@ -79,8 +79,8 @@ async def test_an_agent_that_is_older_than_before_is_an_error_in_the_log(compute
         await SilenceWatch(compute).look()
     errors = [(line["event"], line["host"]) for line in lines if line["log_level"] == "error"]
     assert errors == [("a host's agent is older than the one before", host) for host in ("h1", "h2")]
-    warnings = [line for line in lines if "closed" in line["event"]]
-    assert [(line["names"], line["service_version_min"]) for line in warnings] == [(["h1", "h2"], 3)]
+    closed = [(line["host"], line["reason"]) for line in lines if line.get("action") == "closed"]
+    assert closed == [(host, "its agent is of a service version below 3") for host in ("h1", "h2")]
 
 
 async def test_an_audit_names_a_host_that_is_closed_for_its_agent(compute: Compute) -> None:

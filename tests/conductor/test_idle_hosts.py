@@ -45,14 +45,14 @@ async def test_a_host_that_begins_nothing_is_closed_tried_again_and_open_once_it
     network = await world.routed(rack1="10.1.0.0/24")
     for _ in range(3):
         assert await look(world.compute) == {}
-        assert await boot_round(world, network.id) == {*HOSTS}
+        assert "h1" in await boot_round(world, network.id), "the host with most free memory"
     assert await look(world.compute) == {"h1": True}
     found = await audit.AUDIT.run(world.compute, repairs=Repairs.NONE)
     assert [(drift.kind, drift.key) for drift in found] == [(HOST_IDLE, "h1")]
-    assert await boot_round(world, network.id) == {"h2", "h3"}
+    assert "h1" not in await boot_round(world, network.id)
     await pass_time(world, 60)
     assert await look(world.compute) == {"h1": False}
-    assert await boot_round(world, network.id) == {*HOSTS}
+    assert "h1" in await boot_round(world, network.id)
     assert await look(world.compute) == {"h1": True}, "the probe was given up"
     await pass_time(world, 119)
     assert await look(world.compute) == {}

@@ -41,7 +41,7 @@ class Qemu:
 
 async def make_guest(tmp_path: Path, *more: Plug) -> Guest:
     """A guest whose QEMU has its order's NIC in the first slot, and more."""
-    order, files = make_order(), GuestFiles(tmp_path / "guest")
+    order, files = make_order(), GuestFiles(tmp_path / "guest", tmp_path / "disk.qcow2")
     nics = plan_nics(order, {"rack1": "br0"})
     meta = GuestMeta(order=order, state="running", machine=MACHINE, plugs=(*plan_plugs(nics), *more))
     guest = Guest(meta, files, nics, lambda _guest, _event: None)
