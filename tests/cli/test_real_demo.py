@@ -143,7 +143,7 @@ def demo_with_guests(
         left_behind.append(f"roost-{demo.pid}")
         assert demo.stdout is not None
         deadline_s = time.monotonic() + TIMEOUT_S
-        while not (line := demo.stdout.readline()).startswith(b"A cloud of 4 hosts"):
+        while not (line := demo.stdout.readline()).startswith(b"Roost starts with 4 hosts"):
             assert line, demo.communicate()
         while not _guests(str(data_dir)):
             assert time.monotonic() < deadline_s

@@ -319,6 +319,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name.removeprefix(f"{SERVER_ID}.") for path in folder.iterdir())
 
 
+@pytest.mark.long
 async def test_a_disk_goes_on_through_attempts_and_from_host_to_host(site: Site) -> None:
     source, dest = site.add_host("a"), site.add_host("b")
     await asyncio.gather(source.start(), dest.start())
@@ -357,6 +358,7 @@ async def test_a_disk_goes_on_through_attempts_and_from_host_to_host(site: Site)
     assert _names(source.state / "disks") == []
 
 
+@pytest.mark.long
 async def test_a_shared_disk_is_found_by_whoever_needs_it(site: Site) -> None:
     source, dest = site.add_host("a"), site.add_host("b")
     shared = source.disks = dest.disks = site.folder / "shared"
