@@ -242,6 +242,7 @@ async def _meet(source: Host, dest: Host, **other: Any) -> tuple[Any, GuestOrder
     return launching, on(source, meeting=meeting, **other)
 
 
+@pytest.mark.long
 async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Client], tmp_path: Path) -> None:
     """Its disk is copied, and all of it goes under TLS."""
     source, dest = site.add_host("a"), site.add_host("b")
