@@ -110,7 +110,8 @@ def test_a_data_directory_that_cannot_be_made_is_said_in_a_sentence(command: str
     (tmp_path / "file").touch()
     directory = tmp_path / "file" / "roost"
     done = launching.run(command, "--data-dir", str(directory))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert done.returncode == 1
+    assert command == "demo" or done.stdout == "", "the demo says first what is about to happen"
     assert done.stderr == f"roost: the data directory {directory} cannot be used: Not a directory\n"
 
 

@@ -52,6 +52,7 @@ async def host(site: Site) -> Host:
     return host
 
 
+@pytest.mark.long
 async def test_nics_come_and_go_while_a_guest_runs_and_move_with_it(site: Site, host: Host) -> None:
     pid = host.pid(SERVER_ID)
     await host.change(order(host, (FIRST, SECOND), 1))

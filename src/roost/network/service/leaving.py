@@ -58,6 +58,8 @@ async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -
     for start in range(0, len(going), PORTS_MAX):
         async with networks.database.transaction() as tx:
             locked = await port_rows.lock_ports(tx, going[start : start + PORTS_MAX])
+            await address_rows.lock_subnets(tx, await store.list_subnets(tx, list(locked)))
+            locked = await port_rows.lock_ports(tx, list(locked))  # R47
             given_up = [item for port in locked.values() for item in port.addresses]
             await port_rows.delete(tx, list(locked))
             await store.delete_listed(tx, locked)

@@ -49,6 +49,17 @@ async def list_left(tx: Connection, server_ids: Sequence[str] | None) -> list[Le
     return [LeftNic(**row) for row in await tx.fetch(LIST_LEFT, server_ids)]
 
 
+LIST_SUBNETS = """
+-- network.list_left_subnets
+SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uuid[])
+"""
+
+
+async def list_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
+    """Return the subnets of what the guests of these hidden ports list: of all that the ports may have or be given."""
+    return [row["subnet_id"] for row in await tx.fetch(LIST_SUBNETS, list(port_ids))]
+
+
 DELETE_LISTED = """
 -- network.delete_listed_addresses
 DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[])
