@@ -74,6 +74,8 @@ async def main(host: str, directory: str, listen: str, account: str, machine: st
             told["ok"] = await obey(driver, line)
         except LaunchFailed as error:
             told["error"] = str(error)
+        except Exception as error:
+            told["error"] = repr(error)  # else whoever asked waits for ever
         tell(told)
 
     while text := await reader.readline():

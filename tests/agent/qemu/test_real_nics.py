@@ -52,7 +52,6 @@ async def host(site: Site) -> Host:
     return host
 
 
-@pytest.mark.long
 async def test_nics_come_and_go_while_a_guest_runs_and_move_with_it(site: Site, host: Host) -> None:
     pid = host.pid(SERVER_ID)
     await host.change(order(host, (FIRST, SECOND), 1))
@@ -74,8 +73,9 @@ async def test_nics_come_and_go_while_a_guest_runs_and_move_with_it(site: Site, 
 
     dest = site.add_host("b")
     await dest.start()
-    meeting = MemorySource(**await dest.ask("expect", server=SERVER_ID, host=dest.name))
-    launching = dest.ask("launch", order=order(dest, (SECOND,), 4, "incoming", attempt=2))
+    coming = order(dest, (SECOND,), 4, "incoming", attempt=2)
+    meeting = MemorySource(**await dest.ask("expect", order=coming))
+    launching = dest.ask("launch", order=coming)
     await asyncio.gather(launching, host.change(order(host, (SECOND,), 4, meeting=meeting)))
     await host.change(order(host, (), 5, meeting=meeting))  # it loses its last while its memory moves
     assert await falls_silent(site, SECOND)
