@@ -242,7 +242,6 @@ async def _meet(source: Host, dest: Host, **other: Any) -> tuple[Any, GuestOrder
     return launching, on(source, meeting=meeting, **other)
 
 
-@pytest.mark.long
 async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Client], tmp_path: Path) -> None:
     """Its disk is copied, and all of it goes under TLS."""
     source, dest = site.add_host("a"), site.add_host("b")
@@ -320,7 +319,6 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name.removeprefix(f"{SERVER_ID}.") for path in folder.iterdir())
 
 
-@pytest.mark.long
 async def test_a_disk_goes_on_through_attempts_and_from_host_to_host(site: Site) -> None:
     source, dest = site.add_host("a"), site.add_host("b")
     await asyncio.gather(source.start(), dest.start())
@@ -359,7 +357,6 @@ async def test_a_disk_goes_on_through_attempts_and_from_host_to_host(site: Site)
     assert _names(source.state / "disks") == []
 
 
-@pytest.mark.long
 async def test_a_shared_disk_is_found_by_whoever_needs_it(site: Site) -> None:
     source, dest = site.add_host("a"), site.add_host("b")
     shared = source.disks = dest.disks = site.folder / "shared"

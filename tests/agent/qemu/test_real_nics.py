@@ -107,7 +107,9 @@ async def test_what_a_guest_may_send_changes_while_it_runs(site: Site, host: Hos
     shell.close()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.03, 0.1, 0.3])
+@pytest.mark.parametrize(
+    "after_s", [0.1, *(pytest.param(after_s, marks=pytest.mark.long) for after_s in (0.0, 0.03, 0.3))]
+)
 async def test_an_agent_that_dies_while_nics_change_goes_on_with_the_next_order(
     site: Site, host: Host, after_s: float
 ) -> None:

@@ -263,7 +263,7 @@ class QemuDriver(AgentState):
         guest.change_order(order, plan_nics(order, self._options.bridges))
         if guest.nics != nics_before:
             await self._network.apply()  # what it has no longer is dead from here on
-        if order.desired == guest.meta.state and order.desired not in NICS_UP:
+        if order.desired == guest.meta.state and order.desired not in NICS_UP and order.meeting is None:
             return
         if order.desired in NICS_UP and order.meeting is not None:
             return await self._send(guest, order.meeting)
