@@ -1,9 +1,12 @@
 """What the ledger refuses an unmodified Nova is there to be read, by both ids of the request; a flood is a few rows."""
 
+import asyncio
+
 import pytest
 from tests.placement.calls import Api
 from tests.placement.test_api import HOST, api
 
+from roost.placement.service import events
 from roost.placement.service.events import EVENTS, keep_refusals
 from roost.placement.service.ledger import Ledger
 from roost.platform.database import Database
@@ -83,15 +86,21 @@ async def test_a_flood_is_a_row_with_every_request(api: Api, ledger: Ledger) -> 
     assert await kept(ledger, EventFilter(request_id=ids[-1])) == [event]
 
 
-async def test_what_could_not_be_written_is_written_the_next_time(
+async def test_what_could_not_be_written_is_written_the_next_time_and_is_bounded(
     api: Api, ledger: Ledger, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(events, "REFUSALS_MAX", 2)
     await search(api, 10**6)
     async with database.connection() as connection:
-        await connection.execute("ALTER TABLE placement.event RENAME TO away")
+        async with connection.transaction():
+            await connection.execute("ALTER TABLE placement.event RENAME TO away")
+            keeping = asyncio.create_task(keep_refusals(ledger))
+            await asyncio.sleep(0.1)  # it waits for the table
+            for _ in range(3):
+                await search(api, 10**6)
         with pytest.raises(Exception, match="does not exist"):
-            await keep_refusals(ledger)
-        await search(api, 10**6)
+            await keeping
+        assert len(ledger.refusals) == 2
         await connection.execute("ALTER TABLE placement.away RENAME TO event")
     (event,) = await kept(ledger)
     assert event.count == 2

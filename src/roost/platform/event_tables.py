@@ -7,7 +7,7 @@ one transaction is one row, which names every server and request: a batch of ref
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,14 +97,10 @@ class EventTable:
     """The events of one service, by its schema."""
 
     schema: str
-    _statements: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def _sql(self, template: str) -> str:
         """Return the statement for this service's table."""
-        statement = self._statements.get(template)
-        if statement is None:
-            statement = self._statements[template] = template.replace("{schema}", self.schema)
-        return statement
+        return template.replace("{schema}", self.schema)
 
     async def write(self, tx: Connection, events: Sequence[Event]) -> None:
         """Write what the transaction changes; nothing and no statement where nothing happened."""

@@ -68,16 +68,12 @@ def _subject(server_id: str | None) -> Subject:
 
 
 async def keep_refusals(ledger: Ledger) -> None:
-    """Write what was noted since this was done last, in one statement; it is noted again where that fails."""
-    if not ledger.refusals:
-        return
-    refusals, ledger.refusals = ledger.refusals, []
-    try:
+    """Write what was noted since this was done last, in one statement; where that fails it stays noted."""
+    count = len(ledger.refusals)
+    if count:
         async with ledger.database.transaction() as tx:
-            await EVENTS.write(tx, join_alike(refusals))
-    except Exception:
-        ledger.refusals = refusals + ledger.refusals
-        raise
+            await EVENTS.write(tx, join_alike(ledger.refusals[:count]))
+        del ledger.refusals[:count]
 
 
 async def keep_repairs(ledger: Ledger, drifts: Sequence[Drift]) -> None:

@@ -66,11 +66,11 @@ class CapacityAnswer(Struct, frozen=True, kw_only=True):
 def capacity_operations(seeing: Seeing) -> Operations:
     """Return the operations of capacity, by path below /v1."""
 
-    async def count(asked: CapacityBody) -> Response:
-        if replace(asked, what_if=None) == CapacityBody():
-            table, cloud = await service.read_table(seeing, asked.what_if)
+    async def count(body: CapacityBody) -> Response:
+        if replace(body, what_if=None) == CapacityBody():
+            table, cloud = await service.read_table(seeing, body.what_if)
             return json_response(CapacityAnswer(cloud=table, drained=_show_drained(cloud)))
-        capacity, cloud = await service.count_servers(seeing, asked, asked.what_if)
+        capacity, cloud = await service.count_servers(seeing, body, body.what_if)
         return json_response(CapacityAnswer(servers=_show(capacity), drained=_show_drained(cloud)))
 
     async def count_query(request: Request) -> Response:

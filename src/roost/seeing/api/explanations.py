@@ -115,12 +115,12 @@ class ExplainAnswer(Struct, frozen=True, kw_only=True):
 def explain_operations(seeing: Seeing) -> Operations:
     """Return the operations of explanations, by path below /v1."""
 
-    async def explain(asked: ExplainBody) -> Response:
-        if asked.request is not None:
-            if asked != ExplainBody(request=asked.request):
+    async def explain(body: ExplainBody) -> Response:
+        if body.request is not None:
+            if body != ExplainBody(request=body.request):
                 raise BadRequest("request: of a request of the past nothing else is asked")
-            return json_response(_show_refusals(await service.list_refusals(seeing, asked.request)))
-        return json_response(_show(await service.explain(seeing, asked, count=asked.count)))
+            return json_response(_show_refusals(await service.list_refusals(seeing, body.request)))
+        return json_response(_show(await service.explain(seeing, body, count=body.count)))
 
     async def explain_query(request: Request) -> Response:
         return await explain(read_query(request, ExplainBody, "count"))

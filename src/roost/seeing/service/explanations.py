@@ -8,17 +8,15 @@ from random import Random
 from msgspec import Struct
 
 from roost.compute.model.cloud import Host
-from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_hosts
+from roost.compute.service.hosts import list_hosts
 from roost.platform.errors import NotFound
 from roost.platform.events import FAILURE, REFUSAL, EventFilter, KeptEvent, Subject
-from roost.scheduling.explain import ClosedHosts
-from roost.scheduling.request import reached_through
 from roost.seeing.rules.changes import ChangeKind
-from roost.seeing.rules.explanations import Explained, Surroundings, explain_servers
-from roost.seeing.rules.questions import Question, ServersAsked
+from roost.seeing.rules.explanations import Explained, explain_servers
+from roost.seeing.rules.questions import ServersAsked
 from roost.seeing.service.context import Seeing
 from roost.seeing.service.events import list_events
-from roost.seeing.service.questions import copy_index, read_question
+from roost.seeing.service.questions import copy_index, read_question, read_surroundings
 
 NEAREST_SHOWN = 20
 EVENTS_OF_REQUEST_MAX = 100
@@ -41,7 +39,7 @@ class Refusal(Struct, frozen=True):
 async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explanation:
     """Return what would become of `count` such servers. Raises what read_question raises, and LedgerElsewhere."""
     question = await read_question(seeing, asked)
-    surroundings = await _read_surroundings(seeing, question)
+    surroundings = await read_surroundings(seeing, question.requests[0].nics)
     index, random = await copy_index(seeing), Random(seeing.env.random.randrange(2**32))
     work = partial(explain_servers, index, question, random, seeing.placing, count=count, around=surroundings)
     explained = await asyncio.to_thread(work)
@@ -50,18 +48,6 @@ async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explana
     names = sorted({change.place for change in changes if change and change.kind is ChangeKind.OPEN_HOST})
     hosts = await list_hosts(seeing.compute, names) if names else []
     return Explanation(explained, {host.name: host for host in hosts})
-
-
-async def _read_surroundings(seeing: Seeing, question: Question) -> Surroundings:
-    nics = question.requests[0].nics
-    aggregates = sorted({aggregate for nic in nics for aggregate in reached_through(nic)})
-    networks = sorted({nic.network.id for nic in nics})
-    compute = seeing.compute
-    return Surroundings(
-        closed=ClosedHosts(*await count_closed_hosts(compute)),
-        empty_aggregates=frozenset(await list_empty_aggregates(compute, aggregates)),
-        addresses_held=await compute.network.count_held_addresses(networks) if networks else {},
-    )
 
 
 async def list_refusals(seeing: Seeing, request_id: str) -> list[Refusal]:

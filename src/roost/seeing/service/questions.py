@@ -1,17 +1,22 @@
 """Reads what servers that are asked about would ask of hosts, and the index on which that is tried."""
 
+from collections.abc import Sequence
+
 from roost.compute.model.server import Server
 from roost.compute.service.aggregates import list_with_metadata
-from roost.compute.service.hosts import list_hosts
+from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_hosts
 from roost.compute.service.servers import check_zone, find_flavor, get_server, read_requirements
 from roost.network.service.views import find_networks
 from roost.placement.search.index import Index
 from roost.placement.service.ledger import Ledger
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import is_uuid
+from roost.scheduling.explain import ClosedHosts
 from roost.scheduling.host_aggregates import aggregates_asked
+from roost.scheduling.request import NicRequest, reached_through
 from roost.seams.compute import ForcedHost, RequestSpec
 from roost.seeing.errors import LedgerElsewhere
+from roost.seeing.rules.explanations import Surroundings
 from roost.seeing.rules.questions import Question, ServersAsked, build_question
 from roost.seeing.service.context import Seeing
 
@@ -26,6 +31,18 @@ def find_ledger(seeing: Seeing) -> Ledger:
     if seeing.ledger is None:
         raise LedgerElsewhere
     return seeing.ledger
+
+
+async def read_surroundings(seeing: Seeing, nics: Sequence[NicRequest]) -> Surroundings:
+    """Return what an explanation says beside what the index knows, of servers with these NICs."""
+    aggregates = sorted({aggregate for nic in nics for aggregate in reached_through(nic)})
+    networks = sorted({nic.network.id for nic in nics})
+    compute = seeing.compute
+    return Surroundings(
+        closed=ClosedHosts(*await count_closed_hosts(compute)),
+        empty_aggregates=frozenset(await list_empty_aggregates(compute, aggregates)),
+        addresses_held=await compute.network.count_held_addresses(networks) if networks else {},
+    )
 
 
 async def read_question(seeing: Seeing, asked: ServersAsked) -> Question:

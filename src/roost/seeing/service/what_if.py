@@ -6,20 +6,15 @@ from functools import partial
 from random import Random
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from roost.compute.model.server import Server, ServerFilter
-from roost.compute.service.aggregates import list_with_metadata
 from roost.compute.service.servers import list_servers
-from roost.network.service.moves import read_ports
-from roost.network.service.views import find_networks, get_networks
+from roost.network.service.views import find_networks
 from roost.placement.search.index import Index
-from roost.scheduling.host_aggregates import aggregates_asked
-from roost.scheduling.request import build_request
-from roost.seams.network import ServerNics
 from roost.seeing.rules.trials import Leaving, fit_elsewhere
 from roost.seeing.rules.what_if import WhatIf, change
 from roost.seeing.service.context import Seeing
+from roost.seeing.service.leaving import read_request_parts
 from roost.seeing.service.questions import copy_index
 
 
@@ -45,7 +40,8 @@ async def read_cloud(seeing: Seeing, what_if: WhatIf | None) -> CloudChanged:
     servers = [server for host in drained for server in await _list_on(seeing, host)]
     if not servers:
         return CloudChanged(index, tuple(drained))
-    leaving = await _read_requests(seeing, servers)
+    parts = await read_request_parts(seeing, servers)
+    leaving = [Leaving(server_id=server.id, request=parts.request(server)) for server in servers]
     random = Random(seeing.env.random.randrange(2**32))
     elsewhere = await asyncio.to_thread(partial(fit_elsewhere, index, leaving, random, seeing.placing))
     names = {server.id: server.name for server in servers}
@@ -62,27 +58,3 @@ async def _list_on(seeing: Seeing, host: str) -> list[Server]:
         servers += page
         if not page:
             return servers
-
-
-async def _read_requests(seeing: Seeing, servers: list[Server]) -> list[Leaving]:
-    """Return what each server would ask of another host: its ports keep their addresses."""
-    nics = [ServerNics(server_id=s.id, project_id=s.project_id, nics=s.spec.nics) for s in servers]
-    ports = {answer.server_id: answer.ports for answer in await read_ports(seeing.networks, nics)}
-    ids = sorted({port.network_id for ports_of_server in ports.values() for port in ports_of_server})
-    networks = await get_networks(seeing.networks, ids)
-    aggregates = await list_with_metadata(seeing.compute)
-    leaving = []
-    for server in servers:
-        request = build_request(
-            replace(server.spec, forced_host=None),
-            [port for port in ports[server.id] if port.network_id in networks],
-            networks,
-            aggregates=aggregates_asked(
-                aggregates,
-                zone=server.spec.availability_zone,
-                default_zone=seeing.compute.settings.default_availability_zone,
-                project_id=server.project_id,
-            ),
-        )
-        leaving.append(Leaving(server_id=server.id, request=request))
-    return leaving
