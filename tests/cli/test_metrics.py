@@ -94,7 +94,9 @@ def test_who_is_not_known_reads_metrics_where_only_this_machine_can_or_with_thei
             main = made.url + path
             assert [status_of(main), status_of(main, **{"X-Auth-Token": "admin"})] == [401, 401]
             assert [status_of(main, Authorization=f"Bearer {word}") for word in ("s3cre", "s3cret")] == [401, 200]
-            assert [status_of(listener + path), status_of(listener + path, Host="evil.example")] == [200, 421]
+            assert status_of(listener + path, Host="evil.example", Authorization="Bearer s3cret") == 421
+            assert status_of(listener + path, Authorization="Bearer s3cret") == 200
+        assert [status_of(listener + path) for path in ("/metrics", "/metrics/openstack")] == [200, 401]
         assert status_of(f"{listener}/placement") == 404
         metrics = urllib.request.urlopen(f"{listener}/metrics", timeout=10).read().decode()
         assert 'roost_process_up{process="conductor-1"} 1.0' in metrics

@@ -201,11 +201,9 @@ def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
 
 
 def metrics_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
-    """Return the listener of the metrics: of the cloud's, too, without a token if only this machine reaches it."""
-    local = is_loopback(config.metrics_host)
-    routes = _metrics_routes(parts, (METRICS, METRICS_OPENSTACK) if local else (METRICS,))
-    app: ASGIApp = _application(parts, [*routes, API.not_found()])
-    if local:
+    """Return the listener of the metrics; the cloud's want the token there too, since they name every project's."""
+    app: ASGIApp = _application(parts, [*_metrics_routes(parts, (METRICS,)), API.not_found()])
+    if is_loopback(config.metrics_host):
         app = LocalHosts(app)
     return RequestIds(RequestLog(app, config.log, quiet=True))
 
