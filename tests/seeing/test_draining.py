@@ -21,7 +21,7 @@ from roost.seeing.errors import DrainInvalid, DrainNotFound, HostsBusy, HostsNot
 from roost.seeing.model import Drain, DrainKind
 from roost.seeing.service import drain_rounds
 from roost.seeing.service.drain_rounds import work_on_drains
-from roost.seeing.service.drains import cancel_drain, get_drain, list_drains
+from roost.seeing.service.drains import cancel_drain, get_drain, list_drains, purge_drains
 
 RACK = ("r1-h1", "r1-h2", "r1-h3")
 
@@ -207,6 +207,20 @@ async def test_a_cancelled_drain_enables_the_hosts_that_it_disabled_and_no_other
         events = await EVENTS.list(connection, only, before=None, limit=10)
     actions = [event.action for event in events]
     assert (actions[:2], actions[-1]) == (["over", "cancelled"], "begun")
+
+
+async def test_a_drain_is_kept_for_the_days_of_history_after_it_was_over(operator: Operator) -> None:
+    await booted(operator, 1)
+    over = await operator.begin("r1-h1")
+    await operator.run(over.id)
+    young = await operator.begin("r1-h1")
+    await operator.run(young.id)
+    under_way = await operator.begin("r1-h1")
+    async with operator.world.database.connection() as connection:
+        await connection.execute("UPDATE seeing.drain SET ended_at = now() - interval '31 days' WHERE id = $1", over.id)
+        await connection.execute("UPDATE seeing.drain SET created_at = now() - interval '99 days'")
+    assert await purge_drains(operator.seeing) == 1
+    assert [drain.id for drain in await list_drains(operator.seeing)] == [under_way.id, young.id]
 
 
 async def test_a_cancelled_drain_ends_the_moves_that_it_has_begun(operator: Operator) -> None:

@@ -19,11 +19,12 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     of the server. resize_confirm_window: seconds after which a resize that nobody confirmed is confirmed; 0: never.
     image_url: the endpoint of the image service; "": there is none, and images are not looked at.
     default_availability_zone: the zone of hosts that no host aggregate puts into another. keep_history_days: how long
-    actions, migrations and faults of deleted servers are kept. keep_history_rows: how many rows of them at most.
-    service_version_min: a host whose agent is of a lower service version is closed, and has no say in how servers are
-    built; an upgrade of older agents sets it to 1 first. waiting_hosts_max: hosts of one agent's token that may wait to
-    be accepted. quota_*: how many servers, VCPUs and MiB of memory a project may have that has no quota of its own, and
-    how many metadata items each of its servers; -1 for any number, None: see with_upstream_quotas.
+    actions, migrations and faults of deleted servers are kept, events, and drains that are over. keep_history_rows: how
+    many rows of the former at most. service_version_min: a host whose agent is of a lower service version is closed,
+    and has no say in how servers are built; an upgrade of older agents sets it to 1 first. waiting_hosts_max: hosts of
+    one agent's token that may wait to be accepted. quota_*: how many servers, VCPUs and MiB of memory a project may
+    have that has no quota of its own, and how many metadata items each of its servers; -1 for any number, None: see
+    with_upstream_quotas.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0

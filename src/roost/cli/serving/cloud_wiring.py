@@ -58,6 +58,7 @@ from roost.seams.audit import AuditedPlacement
 from roost.seeing import api as seeing_api
 from roost.seeing.service.context import Seeing
 from roost.seeing.service.drain_rounds import work_on_drains
+from roost.seeing.service.drains import purge_drains
 from roost.seeing.service.events import EventSource
 
 PUBLISH_HOSTS_S = 5.0
@@ -223,6 +224,7 @@ class CloudParts:
                 repeat(claims, "returning leaked claims", interval_s=reconcile_s),
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(purge_history, compute), "purging history", interval_s=audit_s),
+                repeat(partial(purge_drains, self.seeing), "purging drains", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
                 repeat(partial(hold_round, compute), "holding addresses of unknown guests", interval_s=PUBLISH_HOSTS_S),
                 repeat(drains, "draining hosts", interval_s=DRAINS_S),

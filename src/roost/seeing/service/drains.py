@@ -1,6 +1,7 @@
 """Drains and recoveries as operators ask for them: planned, begun, watched, cancelled. Conductors carry them out."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -136,3 +137,10 @@ async def cancel_drain(seeing: Seeing, drain_id: int) -> Drain:
         recorded = await record(tx, rules.of_drain(drain, "cancelled", "no more moves begin"))
     recorded.tell()
     return drain
+
+
+async def purge_drains(seeing: Seeing) -> int:
+    """Delete drains that have been over for `keep_history_days`, and can no longer be cancelled; return how many."""
+    kept = timedelta(days=seeing.compute.settings.keep_history_days)
+    async with seeing.compute.database.transaction() as tx:
+        return await store.purge_drains(tx, older_than=kept)

@@ -2,6 +2,7 @@
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -132,6 +133,15 @@ async def end_round(
     """Write how the servers stood in this round, and let others have the next; return False for a lost lease."""
     values = (drain_id, owner, encode(progress), progress.servers_left, over, pause_s)
     return bool(await tx.fetchval(END_ROUND, *values))
+
+
+PURGE = """-- seeing.purge_drains
+DELETE FROM seeing.drain WHERE ended_at <= now() - $1::interval"""
+
+
+async def purge_drains(tx: Connection, *, older_than: timedelta) -> int:
+    """Delete drains that have been over for that long; return how many."""
+    return int((await tx.execute(PURGE, older_than)).rpartition(" ")[2])
 
 
 _progress = msgspec.json.Decoder(DrainProgress)
