@@ -14,9 +14,11 @@ from roost.compute.model.server import ServerRequest
 from roost.compute.rules import quotas as rules
 from roost.compute.service import Compute, quotas
 from roost.compute.service import servers as server_service
+from roost.compute.service.events import EVENTS
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.settings import ComputeSettings
 from roost.compute.store.quotas import QUOTAS
+from roost.platform.events import REFUSAL, EventFilter
 from roost.platform.quotas import QuotaUsage
 
 PROJECT, OTHER = "mine", "theirs"
@@ -126,6 +128,11 @@ async def test_of_many_at_once_exactly_those_get_in_that_fit(compute: Compute, b
         assert str(answer).startswith("Quota exceeded for instances: Requested 1, but already used 5 of 5 instances")
     assert await used(compute) == {"instances": 5, "cores": 10, "ram": 2560}
     assert await used(compute, OTHER) == {"instances": 4, "cores": 8, "ram": 2048}
+    await compute.refusals.keep()
+    async with compute.database.connection() as connection:
+        (event,) = await EVENTS.list(connection, EventFilter(kind=REFUSAL), before=None, limit=9)
+    assert (event.action, event.requirement, event.project_id, event.count) == ("boot", "quota", PROJECT, 7)
+    assert event.reason == str(refused[0])
 
 
 async def test_the_second_of_two_counts_what_the_first_made(compute: Compute, boot: Boot) -> None:

@@ -6,9 +6,9 @@ import pytest
 from tests.placement.calls import Api
 from tests.placement.test_api import HOST, api
 
-from roost.placement.service import events
-from roost.placement.service.events import EVENTS, keep_refusals
+from roost.placement.service.events import EVENTS
 from roost.placement.service.ledger import Ledger
+from roost.platform import noted_events
 from roost.platform.database import Database
 from roost.platform.events import EventFilter, KeptEvent
 from roost.platform.request_ids import RequestIds
@@ -28,7 +28,7 @@ def ledger(api: Api) -> Ledger:
 
 
 async def kept(ledger: Ledger, only: EventFilter = EVERY) -> list[KeptEvent]:
-    await keep_refusals(ledger)
+    await ledger.refusals.keep()
     async with ledger.database.connection() as connection:
         return await EVENTS.list(connection, only, before=None, limit=100)
 
@@ -73,7 +73,7 @@ async def test_what_is_answered_is_noted_nowhere(api: Api, ledger: Ledger) -> No
     await search(api, 1)
     assert (await api.call("PUT", f"/allocations/{SERVER.format(1)}", claim(1)))[0] == 204
     assert (await api.call("PUT", f"/allocations/{SERVER.format(1)}", claim(1)))[0] == 409, "its generation"
-    assert ledger.refusals == []
+    assert len(ledger.refusals) == 0
     assert await kept(ledger) == []
 
 
@@ -89,12 +89,12 @@ async def test_a_flood_is_a_row_with_every_request(api: Api, ledger: Ledger) -> 
 async def test_what_could_not_be_written_is_written_the_next_time_and_is_bounded(
     api: Api, ledger: Ledger, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "REFUSALS_MAX", 2)
+    monkeypatch.setattr(noted_events, "NOTED_MAX", 2)
     await search(api, 10**6)
     async with database.connection() as connection:
         async with connection.transaction():
             await connection.execute("ALTER TABLE placement.event RENAME TO away")
-            keeping = asyncio.create_task(keep_refusals(ledger))
+            keeping = asyncio.create_task(ledger.refusals.keep())
             await asyncio.sleep(0.1)  # it waits for the table
             for _ in range(3):
                 await search(api, 10**6)

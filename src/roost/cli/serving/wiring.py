@@ -1,7 +1,6 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from roost.platform.auth import Policy, Unrestricted
 from roost.platform.database import Database
 from roost.platform.drain import Drain
 from roost.platform.env import Env
-from roost.platform.errors import DatabaseUnavailable
 from roost.platform.health import Health
 from roost.platform.health_routes import health_routes
 from roost.platform.http import Api, json_response
@@ -251,20 +249,13 @@ def _index_refreshes(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
 
 
 def _refusals_kept(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
-    """Return what writes the refusals of a process that answers Placement requests."""
-    if config.role != "api" or "placement" not in config.services:
+    """Return what writes the refusals of a process that answers requests."""
+    if config.role != "api":
         return []
-    return [_keep_refusals(parts.ledger)]
-
-
-async def _keep_refusals(ledger: Ledger) -> None:
-    """Write what was refused, again and again, and at the end what was refused since."""
-    keep = partial(events.keep_refusals, ledger)
-    try:
-        await repeat(keep, "keeping refusals", interval_s=events.KEEP_REFUSALS_S)
-    finally:
-        with suppress(DatabaseUnavailable):
-            await keep()
+    noted = [parts.ledger.refusals] if "placement" in config.services else []
+    if parts.cloud is not None and "compute" in config.services:
+        noted.append(parts.cloud.compute.refusals)
+    return [each.keep_always() for each in noted]
 
 
 def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:

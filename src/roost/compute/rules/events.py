@@ -30,8 +30,8 @@ BOOT = "boot"
 PLACING = frozenset({Stage.CREATE_PORTS, Stage.HOLD, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.ASK})
 """Stages that refuse a server what it asks for. After those that follow it was launched, and failed."""
 
-PORTS, LAUNCH, OTHER = "ports", "launch", "other"
-"""Requirements without a funnel: a port that cannot be had, a launch; and networks that figures do not name."""
+PORTS, LAUNCH, QUOTA, OTHER = "ports", "launch", "quota", "other"
+"""Requirements without a funnel: a port that cannot be had, a launch, a quota; networks that no figure names."""
 
 
 def find_occurrence(marks: Marks, change: StageChange) -> Occurrence | None:

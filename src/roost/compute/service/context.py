@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from roost.compute.service.events import EVENTS
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Connection, Database
 from roost.platform.env import Env
+from roost.platform.noted_events import NotedEvents
 from roost.platform.outbox import Outbox
 from roost.platform.settings import StateChanges
 from roost.platform.wakeup import Wakeups
@@ -32,7 +34,7 @@ class Compute:
     nobody waits, as in tests. images: None where there is no image service, so that images are not looked at.
     default_project, default_user: who every caller is without authentication. outbox: None where nobody is notified.
     state_changes: which changes of servers' states are notified of. with_ports_going: of `old_agents`, which are told
-    the ports of servers that are deleted; None where there are none.
+    the ports of servers that are deleted; None where there are none. refusals: of its API.
     """
 
     database: Database
@@ -47,6 +49,11 @@ class Compute:
     outbox: Outbox | None = None
     state_changes: StateChanges = ""
     with_ports_going: PortsTeller | None = None
+    refusals: NotedEvents = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with no refusals."""
+        self.refusals = NotedEvents(self.database, EVENTS)
 
     def wake(self, channel: str) -> None:
         """Wake who waits for the channel; call it after the commit."""

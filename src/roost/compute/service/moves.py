@@ -88,7 +88,7 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
         if flavor is not None and flavor == server.flavor:
             raise ServerRefused("When resizing, instances must change flavor!")
         if flavor is not None:
-            await check_growth(compute, tx, server.project_id, server.flavor, flavor)
+            await check_growth(compute, tx, server, flavor)
         if target is not None and target.name == server.host:
             raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
         if kind is MoveKind.EVACUATE:

@@ -4,14 +4,19 @@ from collections.abc import Mapping
 
 from roost.compute.errors import MetadataFull, OverQuota, QuotaTooSmall
 from roost.compute.model.cloud import Flavor
-from roost.compute.model.server import ServerRequest
+from roost.compute.model.server import Server, ServerRequest
+from roost.compute.model.work import MoveKind
 from roost.compute.rules import quotas as rules
+from roost.compute.rules.events import BOOT, QUOTA
 from roost.compute.rules.quotas import COUNTED, DEFAULTS_ELSEWHERE, METADATA_ITEMS
 from roost.compute.service.context import Compute
 from roost.compute.store.quotas import QUOTAS
 from roost.platform.database import Connection
+from roost.platform.event_tables import log_events
+from roost.platform.events import REFUSAL, Event, Subject
 from roost.platform.quota_tables import EVERYBODY
 from roost.platform.quotas import Quotas, QuotaUsage, defaults_of, effective
+from roost.platform.request_ids import global_request_id, own_request_id
 
 OPTIONS = {resource: f"quota_{resource}" for resource in (*COUNTED, METADATA_ITEMS)}
 
@@ -37,19 +42,32 @@ async def fit_servers(
     count = rules.count_that_fit(usages[project_id], flavor, most=request.count)
     if count < request.count_min:
         refusal = rules.server_refusal(usages[project_id], flavor, least=request.count_min, most=request.count)
-        raise OverQuota(refusal)
+        raise _over_quota(compute, BOOT, project_id, refusal)
     return count
 
 
-async def check_growth(compute: Compute, tx: Connection, project_id: str, before: Flavor, after: Flavor) -> None:
-    """Raise OverQuota where a server of the project cannot have the other flavor. Others wait as in fit_servers."""
-    growth = rules.growth_of(before, after)
+def _over_quota(
+    compute: Compute, action: str, project_id: str, refusal: str, *, server_id: str | None = None
+) -> OverQuota:
+    """Return the error, and note it as an event: its transaction will be undone."""
+    subject = Subject(server_id=server_id, request_id=own_request_id(), global_request_id=global_request_id())
+    event = Event(
+        kind=REFUSAL, action=action, requirement=QUOTA, project_id=project_id, reason=refusal, subjects=(subject,)
+    )
+    compute.refusals.note(event)
+    log_events([event])
+    return OverQuota(refusal)
+
+
+async def check_growth(compute: Compute, tx: Connection, server: Server, flavor: Flavor) -> None:
+    """Raise OverQuota where the server cannot have the other flavor. Others wait as in fit_servers."""
+    growth, project_id = rules.growth_of(server.flavor, flavor), server.project_id
     if not growth:
         return
     defaults = {resource: maximum for resource, maximum in configured_quotas(compute).items() if resource in growth}
     usages = await QUOTAS.lock_usages(tx, [project_id], defaults=defaults)
     if refusal := rules.growth_refusal(usages.get(project_id, {}), growth):
-        raise OverQuota(refusal)
+        raise _over_quota(compute, MoveKind.RESIZE.value, project_id, refusal, server_id=server.id)
 
 
 async def check_metadata(compute: Compute, tx: Connection, project_id: str, metadata: Mapping[str, str] | None) -> None:

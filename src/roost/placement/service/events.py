@@ -1,7 +1,6 @@
 """Keeps what the ledger refused its callers: claims for which there is no room, and searches that found nothing.
 
-Neither changes anything, so there is no transaction to write it in. A process notes refusals and writes them together,
-every second and when it ends; those that are alike are one row. A flood costs a row a second.
+Neither changes anything, so there is no transaction to write it in: see platform/noted_events.py.
 """
 
 from collections.abc import Sequence
@@ -9,16 +8,12 @@ from collections.abc import Sequence
 from roost.placement.service.ledger import Ledger
 from roost.platform.drift import Drift
 from roost.platform.event_tables import EventTable
-from roost.platform.events import REFUSAL, Event, Subject, join_alike
+from roost.platform.events import REFUSAL, Event, Subject
 from roost.platform.request_ids import global_request_id, own_request_id
 from roost.seams.placement import ADDRESS_CLASSES, SEGMENT_NAME, ClaimGroup, Funnel, Refused
 
 EVENTS = EventTable("placement")
 """Of claims, searches and repairs."""
-
-KEEP_REFUSALS_S = 1.0
-REFUSALS_MAX = 10_000
-"""Refusals that wait in one process. Of those above it only the log tells."""
 
 
 def note_claim(ledger: Ledger, group: ClaimGroup, refused: Refused, reason: str) -> None:
@@ -27,8 +22,7 @@ def note_claim(ledger: Ledger, group: ClaimGroup, refused: Refused, reason: str)
     name = ledger.index.find_name(first.provider_uuid) or first.provider_uuid
     is_segment = first.resource_class in ADDRESS_CLASSES
     consumers = {claim.consumer_uuid: claim.project_id for claim in group.consumers if claim.allocations}
-    _note(
-        ledger,
+    ledger.refusals.note(
         Event(
             kind=REFUSAL,
             action="claim",
@@ -45,8 +39,7 @@ def note_claim(ledger: Ledger, group: ClaimGroup, refused: Refused, reason: str)
 def note_search(ledger: Ledger, funnel: Funnel, reason: str) -> None:
     """Note that a search of a client found no candidates. reason: as it was answered."""
     empty = next((step for step in funnel.steps if step.hosts_left == 0), None)
-    _note(
-        ledger,
+    ledger.refusals.note(
         Event(
             kind=REFUSAL,
             action="candidates",
@@ -58,22 +51,8 @@ def note_search(ledger: Ledger, funnel: Funnel, reason: str) -> None:
     )
 
 
-def _note(ledger: Ledger, event: Event) -> None:
-    if len(ledger.refusals) < REFUSALS_MAX:
-        ledger.refusals.append(event)
-
-
 def _subject(server_id: str | None) -> Subject:
     return Subject(server_id=server_id, request_id=own_request_id(), global_request_id=global_request_id())
-
-
-async def keep_refusals(ledger: Ledger) -> None:
-    """Write what was noted since this was done last, in one statement; where that fails it stays noted."""
-    count = len(ledger.refusals)
-    if count:
-        async with ledger.database.transaction() as tx:
-            await EVENTS.write(tx, join_alike(ledger.refusals[:count]))
-        del ledger.refusals[:count]
 
 
 async def keep_repairs(ledger: Ledger, drifts: Sequence[Drift]) -> None:

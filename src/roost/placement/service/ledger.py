@@ -13,7 +13,8 @@ from roost.placement.store import names as names_store
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.platform.events import Event
+from roost.platform.event_tables import EventTable
+from roost.platform.noted_events import NotedEvents
 from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronClient
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
@@ -36,7 +37,7 @@ class Ledger:
     claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. neutron_zones: of
     segments, see rules.neutron.new_state. wakeups: to its poller. searches_seen: whether
     searches named segments, of those since this was last kept. segments_given_up: those that a search of this process
-    has waited for in vain until a round had counted them. refusals: noted and not written yet (events.py).
+    has waited for in vain until a round had counted them. refusals: noted by events.py.
     """
 
     database: Database
@@ -51,10 +52,11 @@ class Ledger:
     wakeups: Wakeups | None = None
     searches_seen: set[bool] = field(default_factory=set)
     segments_given_up: set[str] = field(default_factory=set)
-    refusals: list[Event] = field(default_factory=list)
+    refusals: NotedEvents = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""
+        self.refusals = NotedEvents(self.database, EventTable("placement"))
         self.index = IndexRefresher(
             self.database, whole_classes=self.whole_classes, recent_s=self.settings.read_from_index_s
         )
