@@ -1,18 +1,21 @@
 """Chooses a candidate for each of several equal servers, as if each came alone and saw what those before it took."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from random import Random
 
 from roost.scheduling.settings import SchedulingSettings
-from roost.scheduling.weighers import HOST_WEIGHERS, WEIGHERS, Summaries, Weigher
+from roost.scheduling.weighers import ADDRESS_WEIGHERS, HOST_WEIGHERS, Summaries, Weigher
 from roost.seams.placement import ADDRESS_CLASSES, Candidate, Candidates, ProviderSummary
 
 DEFAULTS = SchedulingSettings()
+ADDRESSES = frozenset(ADDRESS_CLASSES)
 
 Rank = list[float]
 """How good something is; the least is the best."""
+AddressesTaken = frozenset[tuple[str, tuple[tuple[str, int], ...]]]
+"""(provider, ((resource class, amount), ...)) of each provider of addresses."""
 
 
 def select(
@@ -71,11 +74,11 @@ class _Queue:
         if rank is not None:
             heappush(self._entries, (rank, key))
 
-    def find_best(self) -> int | None:
+    def find_best(self) -> tuple[Rank, int] | None:
         while self._entries:
             rank, key = self._entries[0]
             if rank is self._ranks[key]:
-                return key
+                return rank, key
             heappop(self._entries)
         return None
 
@@ -90,11 +93,11 @@ class _Selection:
     def __init__(self, candidates: Iterable[Candidate], summaries: Summaries, settings: SchedulingSettings) -> None:
         self._settings = settings
         self._summaries = dict(summaries)
-        self._times_by_host: Counter[int] = Counter()
+        self._times_by_host: dict[int, int] = {}
         self._candidates: list[dict[int, list[Candidate]]] = []
         self._groups_by_provider: dict[str, set[int]] = defaultdict(set)
         hosts: dict[str, int] = {}
-        groups: dict[frozenset[tuple[str, str, int]], int] = {}
+        groups: dict[AddressesTaken, int] = {}
         for candidate in candidates:
             group = groups.setdefault(_addresses(candidate), len(groups))
             if group == len(self._candidates):
@@ -109,9 +112,11 @@ class _Selection:
     def choose(self, count: int) -> list[Candidate]:
         """Return the best `count` candidates, each used before the next is chosen; fewer if no more fit."""
         chosen: list[Candidate] = []
-        while len(chosen) < count and (group := self._groups.find_best()) is not None:
-            host = self._hosts[group].find_best()
-            assert host is not None  # a group without a host has no rank
+        while len(chosen) < count and (best_group := self._groups.find_best()) is not None:
+            _, group = best_group
+            best_host = self._hosts[group].find_best()
+            assert best_host is not None  # a group without a host has no rank
+            _, host = best_host
             candidate = self._candidates[group][host][-1]
             if self._fits(candidate):
                 chosen.append(candidate)
@@ -133,7 +138,7 @@ class _Selection:
     def _use(self, candidate: Candidate, host: int) -> None:
         for uuid, resources in candidate.allocations.items():
             self._summaries[uuid] = _with_more_used(self._summaries[uuid], resources)
-        self._times_by_host[host] += 1
+        self._times_by_host[host] = self._times_by_host.get(host, 0) + 1
         for group in self._groups_by_provider[candidate.root_uuid]:
             self._hosts[group].changed(host)
         for group in set[int]().union(*(self._groups_by_provider[uuid] for uuid in candidate.allocations)):
@@ -142,26 +147,30 @@ class _Selection:
     def _rank_hosts(self, candidates_by_host: Mapping[int, Sequence[Candidate]]) -> Callable[[int], Rank | None]:
         def rank(host: int) -> Rank | None:
             candidates = candidates_by_host[host]
-            return self._rank(candidates[-1], host, HOST_WEIGHERS) if candidates else None
+            if not candidates:
+                return None
+            return [*self._weigh(candidates[-1], HOST_WEIGHERS), self._times_by_host.get(host, 0), host]
 
         return rank
 
     def _rank_group(self, group: int) -> Rank | None:
-        host = self._hosts[group].find_best()
-        return None if host is None else self._rank(self._candidates[group][host][-1], host, WEIGHERS)
+        best = self._hosts[group].find_best()
+        if best is None:
+            return None
+        rank, host = best
+        return self._weigh(self._candidates[group][host][-1], ADDRESS_WEIGHERS) + rank
 
-    def _rank(self, candidate: Candidate, host: int, weighers: Sequence[Weigher]) -> Rank:
-        rank = [-weigher(candidate, self._summaries, self._settings) for weigher in weighers]
-        return [*rank, self._times_by_host[host], host]
+    def _weigh(self, candidate: Candidate, weighers: Sequence[Weigher]) -> Rank:
+        return [-weigher(candidate, self._summaries, self._settings) for weigher in weighers]
 
 
-def _addresses(candidate: Candidate) -> frozenset[tuple[str, str, int]]:
+def _addresses(candidate: Candidate) -> AddressesTaken:
+    """Return what a candidate takes of providers of addresses."""
     return frozenset(
         [
-            (uuid, name, resources[name])
+            (uuid, tuple(resources.items()))
             for uuid, resources in candidate.allocations.items()
-            for name in ADDRESS_CLASSES
-            if name in resources
+            if not ADDRESSES.isdisjoint(resources)
         ]
     )
 

@@ -28,11 +28,14 @@ def free_memory(candidate: Candidate, summaries: Summaries, settings: Scheduling
     return SIGNS[settings.memory] * (capacity - used)
 
 
-HOST_WEIGHERS: tuple[Weigher, ...] = (free_memory,)
-"""Those that look at the host alone."""
+ADDRESS_WEIGHERS: tuple[Weigher, ...] = (free_addresses,)
+"""Those that look at the addresses alone; they come first."""
 
-WEIGHERS: tuple[Weigher, ...] = (free_addresses, *HOST_WEIGHERS)
-"""All, in order. Those that are not of hosts look at the addresses alone: selection.py relies on it."""
+HOST_WEIGHERS: tuple[Weigher, ...] = (free_memory,)
+"""Those that look at the host alone. There are no others: selection.py relies on it."""
+
+WEIGHERS: tuple[Weigher, ...] = (*ADDRESS_WEIGHERS, *HOST_WEIGHERS)
+"""All, in order."""
 
 
 def weigh(
