@@ -102,9 +102,10 @@ def _ms(seconds: float) -> float:
 def path_without_secrets(scope: Scope) -> str:
     """Return the path and the query as they were sent, in ASCII; what may be a secret in the query is `***`."""
     sent: bytes = scope.get("raw_path") or scope["path"].encode()
-    path, query = _in_ascii(sent.partition(b"?")[0]), _in_ascii(scope.get("query_string", b""))
-    parts = re.split("([&;])", query[: PATH_MAX + 1])
-    text = f"{path}?{''.join(map(_without_secret, parts))}" if query else path
+    path, query = _in_ascii(sent.partition(b"?")[0]), _in_ascii(scope.get("query_string", b"")[: PATH_MAX + 1])
+    if SECRET.search(query):
+        query = "".join(map(_without_secret, re.split("([&;])", query)))
+    text = f"{path}?{query}" if query else path
     return text if len(text) <= PATH_MAX else f"{text[:PATH_MAX]}..."
 
 
