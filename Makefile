@@ -39,11 +39,11 @@ $(VENV)/.policies: tests/upstream_rules.py $(VENV)/.dev
 	$(BIN)/python -m tests.upstream_rules $(VENV)/upstream-policies
 	@touch $@
 
-test: $(VENV)/.dev  ## Format, lint, strict types and every test, of long series a fifth, which the commit chooses.
+test: $(VENV)/.dev  ## Format, lint, strict types and every test, of long series an eighth, which the commit chooses.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql $(VENV)/.policies
-	@export SERIES_EACH=5; $(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not long" || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@export SERIES_EACH=8; $(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not long" || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
 

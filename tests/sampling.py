@@ -1,8 +1,8 @@
-"""Which part of the long series a run takes: a fifth after each commit, so that a few commits take all.
+"""Which part of the long series a run takes: an eighth after each commit, so that some commits take all.
 
 A series holds guarantees at many places, after each transaction and at each crash point, walks a long page, or starts a
-whole cloud. `make test` takes a fifth of each, which the commit chooses; `make test-long`, and who names tests by hand,
-takes all.
+whole cloud. `make test` takes an eighth of each, which the commit chooses; `make test-long`, and who names tests by
+hand, takes all.
 """
 
 import os
@@ -119,8 +119,8 @@ RACES = tuple(
 """The test of each race, which every run takes too, unless it starts a whole cloud."""
 EACH = int(os.environ.get("SERIES_EACH", "1"))
 """One of so many is taken."""
-EVEN = 277
-"""Where checksums begin: it spreads the dearest tests, so that each part of five costs about the same."""
+EVEN = 17_470
+"""Where checksums begin: it spreads the dearest tests, so that each part of eight costs about the same."""
 
 
 def _choose_phase() -> int:
