@@ -5,7 +5,7 @@ Who fills a process with slow requests waits for them alone; everybody else's fi
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from weakref import WeakValueDictionary
 
@@ -32,13 +32,13 @@ class Shares:
         self._connections_max = connections_max
         self._by_project: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
+    def hold(self) -> AbstractAsyncContextManager[None]:
         """Hold one connection's part of the running request's project. Raises ShareUsed after WAIT_S."""
         project_id = _project_id.get()
-        if project_id is None:
-            yield
-            return
+        return nullcontext() if project_id is None else self._hold(project_id)
+
+    @asynccontextmanager
+    async def _hold(self, project_id: str) -> AsyncIterator[None]:
         share = self._by_project.get(project_id)
         if share is None:
             share = self._by_project[project_id] = asyncio.Semaphore(self._connections_max)
