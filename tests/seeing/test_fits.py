@@ -1,5 +1,6 @@
 """Whether servers fit together, by the scheduler's own selection on a copy."""
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from roost.scheduling.request import NicRequest, Request
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkView, Segment
 from roost.seams.placement import Candidates
-from roost.seeing.rules.fits import Alike, Fit, find_crowd, fit_all
+from roost.seeing.rules.fits import Alike, Fit, find_crowd, place_alike
 
 REQUEST = Request(resources=(("VCPU", 1),), nics=())
 SETTINGS = SchedulingSettings()
@@ -26,7 +27,13 @@ def alike(answer: Candidates | None, *server_ids: str, request: Request = REQUES
 
 
 def fit(*groups: Alike, closed: frozenset[str] = frozenset()) -> list[Fit]:
-    return fit_all(groups, Random(1), SETTINGS, closed=closed)
+    fits: list[Fit] = []
+    taken: Mapping[str, Mapping[str, int]] = {}
+    random = Random(1)
+    for group in groups:
+        fitting, taken = place_alike(group, taken, random, SETTINGS, closed=closed)
+        fits.append(fitting)
+    return fits
 
 
 def test_servers_that_fit_one_by_one_need_not_fit_together() -> None:

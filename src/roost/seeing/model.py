@@ -58,11 +58,15 @@ class DrainProgress(Struct, frozen=True, kw_only=True):
         return self.ready + self.moving + len(self.staying)
 
 
+DRAINED = "roost drain "
+"""How the reasons of hosts begin that drains disabled."""
+
+
 class Drain(Struct, frozen=True, kw_only=True):
     """A drain or a recovery, as it is kept.
 
     request_id: of every move that it begins. servers: the most that were on its hosts. overdue: its deadline passed.
-    age_s: seconds since it began. cancelled: it begins no move any more, and opens the hosts that it closed.
+    cancelled: it begins no move any more, and opens the hosts that it closed.
     """
 
     id: int
@@ -81,12 +85,11 @@ class Drain(Struct, frozen=True, kw_only=True):
     deadline_at: datetime | None = None
     ended_at: datetime | None = None
     overdue: bool = False
-    age_s: float = 0.0
 
     @property
     def reason(self) -> str:
         """Return why a host is disabled that this drain disabled: by it the host is known again."""
-        return f"roost drain {self.id}"
+        return f"{DRAINED}{self.id}"
 
     @property
     def state(self) -> str:

@@ -18,6 +18,7 @@ from roost.platform.request_ids import request_id_of
 from roost.seeing.api.policies import ADMIN
 from roost.seeing.errors import DrainInvalid, DrainNotFound
 from roost.seeing.model import PARALLEL_DEFAULT, Drain, DrainKind, DrainPlan, DrainRequest, ServerStaying
+from roost.seeing.rules.questions import Text
 from roost.seeing.service import drains as service
 from roost.seeing.service.context import Seeing
 
@@ -25,8 +26,8 @@ from roost.seeing.service.context import Seeing
 class _DrainBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """hosts, segment: which; both add up. parallel: moves at once. deadline_s: from now. dry_run: only the plan."""
 
-    hosts: list[str] = []
-    segment: str | None = None
+    hosts: list[Text] = []
+    segment: Text | None = None
     parallel: int = PARALLEL_DEFAULT
     deadline_s: float | None = None
     dry_run: bool = False
@@ -134,6 +135,8 @@ class Drains:
         if unknown := sorted(set(request.query_params) - set(HOSTS_QUERY["properties"])):
             raise DrainInvalid(f"query parameter {unknown[0]}: expected host")
         hosts = request.query_params.getlist("host")
+        if any("\x00" in host for host in hosts):
+            raise DrainInvalid("host: expected names, without the character NUL")
         drains = await service.list_drains(self.seeing, hosts or None)
         return json_response(DrainsDocument([_show(drain) for drain in drains]))
 

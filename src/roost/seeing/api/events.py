@@ -1,7 +1,8 @@
 """GET /events: what happened, by server, host, segment, request, kind and time; the latest first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -143,7 +144,8 @@ def _read_time(text: str | None) -> datetime | None:
         except msgspec.ValidationError:
             continue
         if moment.tzinfo is not None:
-            return moment
+            with suppress(OverflowError):  # in UTC it is before the year 1, or after 9999
+                return moment.astimezone(UTC)
     raise BadRequest(f"since={text}: expected a time such as 2026-01-31T12:00:00Z")
 
 

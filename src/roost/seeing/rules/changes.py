@@ -83,7 +83,7 @@ def close_hosts(index: Index, names: Collection[str]) -> list[str]:
 def add_host(index: Index, name: str, like: int, totals: Mapping[str, int]) -> None:
     """Add an empty host that reaches what the host of the row `like` does. totals: resource class -> its total."""
     model = read_row(index, like)
-    provider_id = max(index.row_by_id) + 1
+    provider_id = -len(index) - 1  # no provider of a database is below 0
     inventories = {
         resource_class: replace(inventory, total=total, max_unit=max(total, 1), reserved=0)
         if (total := totals.get(resource_class)) is not None
@@ -95,7 +95,7 @@ def add_host(index: Index, name: str, like: int, totals: Mapping[str, int]) -> N
         model,
         id=provider_id,
         root_id=provider_id,
-        uuid=f"what-if-{provider_id}",
+        uuid=f"what-if{provider_id}",
         name=name,
         inventories=inventories | extra,
         used=dict.fromkeys(inventories | extra, 0),

@@ -15,7 +15,7 @@ from roost.compute.model.departures import Departure
 from roost.compute.model.events import Occurrence
 from roost.compute.model.work import MoveKind
 from roost.platform.events import DRAIN, Subject
-from roost.seeing.model import Drain, DrainKind, DrainPlan, DrainProgress, DrainRequest, ServerStaying
+from roost.seeing.model import DRAINED, Drain, DrainKind, DrainPlan, DrainProgress, DrainRequest, ServerStaying
 
 TRIES_MAX = 3
 """Moves of one server that may fail; then it stays, with the reason of the last."""
@@ -24,7 +24,9 @@ RETRY_PAUSE_S = 5.0
 """After a move that failed; what stood in its way may be gone then."""
 
 SETTLE_S = 3.0
-"""A drain is not over before: a build that had chosen a host just before it was closed comes there by then."""
+"""From a round that changed hosts to the next: a build that had chosen a host before it was closed comes there by then.
+"""
+DEADLINE_MAX_S = 10 * 365 * 86400.0
 
 RESIZED = "resized"
 LIVE_STATES = frozenset({"active", "paused"})
@@ -63,6 +65,8 @@ def decide(kind: DrainKind, departure: Departure) -> Decision:
         if not departure.own:
             return decided(Step.STAY, "it was moved or resized, and waits until that is confirmed or reverted")
         return decided(Step.STAY, departure.confirm_refusal) if departure.confirm_refusal else decided(Step.CONFIRM)
+    if kind is DrainKind.RECOVER and not departure.host_down and departure.move_kind is None:
+        return decided(Step.STAY, up_sentence([departure.host]))
     host_is_lost = kind is DrainKind.DRAIN and departure.host_down
     if departure.move_kind is not None and not departure.own:
         return decided(Step.WAIT, "another move of it is under way")
@@ -109,15 +113,22 @@ class HostChange(Enum):
 def list_host_changes(drain: Drain, hosts: Sequence[Host]) -> list[tuple[Host, HostChange]]:
     """Return what is to be done to the drain's hosts, in order.
 
-    A host that is disabled with the drain's reason is one that this drain disabled. Nobody takes back that it is dead.
+    A host that is disabled with the drain's reason is one that this drain disabled, or an earlier one that is over. A
+    host that was heard of is not dead, whatever was vouched for; nobody takes back that one is.
     """
     if drain.kind is DrainKind.RECOVER:
-        alive = [host for host in hosts if not host.forced_down]
-        return [] if drain.cancelled else [(host, HostChange.FORCE_DOWN) for host in alive]
+        dead = [host for host in hosts if host.down and not host.forced_down]
+        return [] if drain.cancelled or drain.overdue else [(host, HostChange.FORCE_DOWN) for host in dead]
     if drain.cancelled:
         closed = [host for host in hosts if host.disabled and host.disabled_reason == drain.reason]
         return [(host, HostChange.ENABLE) for host in closed]
-    return [(host, HostChange.DISABLE) for host in hosts if not host.disabled]
+    return [(host, HostChange.DISABLE) for host in hosts if _is_to_close(drain, host)]
+
+
+def _is_to_close(drain: Drain, host: Host) -> bool:
+    """Return whether the host is open, or closed by an earlier drain, whose cancelling would open it."""
+    reason = host.disabled_reason or ""
+    return not host.disabled or (reason.startswith(DRAINED) and reason != drain.reason)
 
 
 class Round(Struct, frozen=True, kw_only=True):
@@ -146,7 +157,7 @@ def plan_round(drain: Drain, departures: Sequence[Departure]) -> Round:
     progress = DrainProgress(
         ready=0 if closing else len(ready) - len(begin), moving=under_way + len(begin), staying=staying + late
     )
-    waits = not closing and (bool(ready) or counts[Step.WAIT] > 0 or drain.age_s < SETTLE_S)
+    waits = not closing and (bool(ready) or counts[Step.WAIT] > 0)
     return Round(
         confirm=confirm,
         begin=tuple((decision.departure.server_id, decision.kind) for decision in begin if decision.kind),
@@ -207,8 +218,8 @@ def find_request_fault(request: DrainRequest, parallel_max: int) -> str | None:
         return f"{where}: expected one host or more, or a segment that hosts reach"
     if not 1 <= request.parallel <= parallel_max:
         return f"parallel {request.parallel}: expected 1 to {parallel_max} moves at once"
-    if request.deadline_s is not None and request.deadline_s <= 0:
-        return f"deadline_s {request.deadline_s:g}: expected seconds from now, above 0"
+    if request.deadline_s is not None and not 0 < request.deadline_s <= DEADLINE_MAX_S:
+        return f"deadline_s {request.deadline_s:g}: expected seconds from now, above 0, at most {DEADLINE_MAX_S:.0f}"
     return None
 
 

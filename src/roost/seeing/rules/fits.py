@@ -1,6 +1,6 @@
 """Whether some servers fit together into what is free: the scheduler's own selection, on a copy of what is taken."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from random import Random
 
 from msgspec import Struct
@@ -40,34 +40,35 @@ class Fit(Struct, frozen=True, kw_only=True):
     no_room: tuple[str, ...]
 
 
-def fit_all(
-    groups: Sequence[Alike], random: Random, settings: SchedulingSettings, *, closed: Set[str] = frozenset()
-) -> list[Fit]:
-    """Place the servers of one group after those of another, as the conductor would; nothing is claimed.
+def place_alike(
+    alike: Alike,
+    taken: Mapping[str, Mapping[str, int]],
+    random: Random,
+    settings: SchedulingSettings,
+    *,
+    closed: Set[str] = frozenset(),
+) -> tuple[Fit, Mapping[str, Mapping[str, int]]]:
+    """Place servers after those that took `taken`, as the conductor would; return that, and what is taken then.
 
-    closed: names of hosts that are left out. Cost: one selection for each group.
+    Nothing is claimed. taken: provider -> resource class -> amount. closed: names of hosts that are left out. An answer
+    is dropped that leaves nobody out: there are as many candidates in it as hosts. Cost: one selection.
     """
-    taken: dict[str, dict[str, int]] = {}
-    fits = []
-    for group in groups:
-        answer = group.answer
-        candidates = []
-        names: Mapping[str, str] = {}
-        if answer is not None:
-            excluded = frozenset(closed) | group.tried[0][0].excluded_hosts
-            candidates = select(_with_taken(answer, taken), len(group.server_ids), random, settings, excluded=excluded)
-            names = {candidate.root_uuid: answer.summaries[candidate.root_uuid].name for candidate in answer.candidates}
-        taken = add_allocations(taken, *(candidate.allocations for candidate in candidates))
-        hosts = [names[candidate.root_uuid] for candidate in candidates]
-        fits.append(
-            Fit(
-                alike=group,
-                hosts=dict(zip(group.server_ids, hosts, strict=False)),
-                hosts_open=len(set(names.values()) - closed),
-                no_room=group.server_ids[len(hosts) :],
-            )
-        )
-    return fits
+    answer = alike.answer
+    candidates = []
+    names: Mapping[str, str] = {}
+    if answer is not None:
+        excluded = frozenset(closed) | alike.tried[0][0].excluded_hosts
+        candidates = select(_with_taken(answer, taken), len(alike.server_ids), random, settings, excluded=excluded)
+        names = {candidate.root_uuid: answer.summaries[candidate.root_uuid].name for candidate in answer.candidates}
+    hosts = [names[candidate.root_uuid] for candidate in candidates]
+    no_room = alike.server_ids[len(hosts) :]
+    fitting = Fit(
+        alike=alike if no_room else replace(alike, tried=()),
+        hosts=dict(zip(alike.server_ids, hosts, strict=False)),
+        hosts_open=len(set(names.values()) - closed),
+        no_room=no_room,
+    )
+    return fitting, add_allocations(taken, *(candidate.allocations for candidate in candidates))
 
 
 def _with_taken(answer: Candidates, taken: Mapping[str, Mapping[str, int]]) -> Candidates:

@@ -13,6 +13,7 @@ from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port
 
 COUNT_MAX = 10_000
+NETWORKS_MAX = 100
 Text = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
 
@@ -23,7 +24,7 @@ class ServersAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     flavor: Text | None = None
-    networks: tuple[Text, ...] = ()
+    networks: Annotated[tuple[Text, ...], Meta(max_length=NETWORKS_MAX)] = ()
     like: Text | None = None
     zone: Text | None = None
     host: Text | None = None

@@ -201,10 +201,10 @@ def sum_rows(index: Index, takes: Takes) -> Rows:
 def _list_free(index: Index, rows: I64, resource_class: str, amounts: I64) -> I64:
     """Return what `_free` says of many rows, which all have inventory of the class; int64, shape (rows,)."""
     had = [(index.inventories[row][resource_class], index.used[row][resource_class]) for row in rows.tolist()]
-    columns = [(i.total - i.reserved, i.allocation_ratio, i.max_unit, used) for i, used in had]
-    size, ratio, max_unit, used = np.array(columns, np.float64).reshape(-1, 4).T
+    columns = [(i.total - i.reserved, i.allocation_ratio, i.min_unit, i.max_unit, i.step_size, used) for i, used in had]
+    size, ratio, min_unit, max_unit, step_size, used = np.array(columns, np.float64).reshape(-1, 6).T
     free: I64 = np.minimum(size * ratio, CAPACITY_MAX).astype(np.int64) - used.astype(np.int64)
-    return np.where(amounts > max_unit, 0, free)
+    return np.where((min_unit <= amounts) & (amounts <= max_unit) & (amounts % step_size == 0), free, 0)
 
 
 def list_clusters(index: Index, takes: Takes) -> list[Cluster]:
@@ -255,6 +255,6 @@ def _link(choices: Sequence[Choice]) -> Collection[list[Choice]]:
 def _free(index: Index, row: int, resource_class: str, amount: int) -> int:
     """Return what a row has free of a class, below zero when overcommitted; 0 where no claim may have so much."""
     inventory = index.inventories[row].get(resource_class)
-    if inventory is None or amount > inventory.max_unit:
+    if inventory is None or not inventory.min_unit <= amount <= inventory.max_unit or amount % inventory.step_size:
         return 0
     return inventory.capacity - index.used[row][resource_class]

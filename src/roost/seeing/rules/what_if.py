@@ -47,6 +47,11 @@ class WhatIf(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drained: Annotated[tuple[Text, ...], Meta(max_length=HOSTS_MAX)] = ()
     drained_segments: Annotated[tuple[SegmentNamed, ...], Meta(max_length=1000)] = ()
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for too many hosts in all, which is told as any other fault of a body."""
+        if (count := sum(len(added.names) for added in self.hosts)) > HOSTS_MAX:
+            raise ValueError(f"{count} hosts are added, {HOSTS_MAX} are the most")
+
     @property
     def networks(self) -> list[str]:
         """Return the networks that it names."""

@@ -18,7 +18,7 @@ from roost.compute.service.moves import MoveRequest, begin_move, end_move
 from roost.platform.errors import BadRequest, Conflict, NotFound
 from roost.seeing.model import Drain
 from roost.seeing.rules import drains as rules
-from roost.seeing.rules.drains import HostChange, Round
+from roost.seeing.rules.drains import SETTLE_S, HostChange, Round
 from roost.seeing.service.context import Seeing
 from roost.seeing.store import drains as store
 
@@ -72,31 +72,34 @@ async def work_on_drains(seeing: Seeing, *, lease_s: float) -> int:
 async def _have_round(lease: Lease) -> None:
     """Close the hosts, look, confirm and begin moves, and write how the servers stand."""
     drain, compute = lease.drain, lease.seeing.compute
-    if not await _change_hosts(lease):
+    changed = await _change_hosts(lease)
+    if changed is None:
         return
     departures = await list_departures(compute, drain.hosts, request_id=drain.request_id)
     plan = rules.plan_round(drain, departures)
     if not await _do(lease, plan):
         return
+    over, pause_s = plan.over and not changed, SETTLE_S if changed else ROUND_S
     async with compute.database.transaction() as tx:
-        kept = await store.end_round(tx, drain.id, lease.owner, plan.progress, over=plan.over, pause_s=ROUND_S)
+        kept = await store.end_round(tx, drain.id, lease.owner, plan.progress, over=over, pause_s=pause_s)
         words = f"servers that stay: {len(plan.progress.staying)}"
-        recorded = await record(tx, rules.of_drain(drain, "over", words) if kept and plan.over else [])
+        recorded = await record(tx, rules.of_drain(drain, "over", words) if kept and over else [])
     recorded.tell()
 
 
-async def _change_hosts(lease: Lease) -> bool:
-    """Make the hosts closed, dead or open, as the drain wants them; return False once the lease is lost."""
+async def _change_hosts(lease: Lease) -> int | None:
+    """Make the hosts closed, dead or open, as the drain wants them; return how many were not, None for a lost lease."""
     hosts = await list_hosts(lease.seeing.compute, lease.drain.hosts)
-    for host, change in rules.list_host_changes(lease.drain, hosts):
+    changes = rules.list_host_changes(lease.drain, hosts)
+    for host, change in changes:
         if not await lease.keep():
-            return False
+            return None
         try:
             await _change_host(lease, host.name, change)
         except HostNotFound:
             continue
         log.info("a drain changed a host", drain=lease.drain.id, host=host.name, change=change.value)
-    return True
+    return len(changes)
 
 
 async def _change_host(lease: Lease, name: str, change: HostChange) -> None:

@@ -51,9 +51,9 @@ async def begin_drain(seeing: Seeing, request: DrainRequest, by: Requester, *, d
     async with seeing.compute.database.transaction() as tx:
         others = await store.lock_overlapping(tx, request.kind, request.hosts)
         same = next((drain for drain in others if drain.hosts == request.hosts), None)
-        if same is not None:
-            return Begun(await store.change_drain(tx, same.id, request), plan)
-        if refusal := rules.find_overlap_refusal(request, others):
+        if same is not None and (changed := await store.change_drain(tx, same.id, request)):
+            return Begun(changed, plan)
+        if refusal := rules.find_overlap_refusal(request, [drain for drain in others if drain is not same]):
             raise HostsBusy(refusal)
         drain = await store.insert_drain(
             tx,

@@ -52,12 +52,12 @@ async def explain(seeing: Seeing, asked: ServersAsked, *, count: int) -> Explana
 
 async def list_refusals(seeing: Seeing, request_id: str) -> list[Refusal]:
     """Return why servers of a request of the past were refused, by either of its ids. Raises NotFound."""
-    only = EventFilter(request_id=request_id)
-    events = await list_events(seeing.sources, only, marker=None, limit=EVENTS_OF_REQUEST_MAX)
     refusals = [
         Refusal(subject, event)
-        for event in events
-        if event.kind in (REFUSAL, FAILURE)
+        for kind in (REFUSAL, FAILURE)
+        for event in await list_events(
+            seeing.sources, EventFilter(request_id=request_id, kind=kind), marker=None, limit=EVENTS_OF_REQUEST_MAX
+        )
         for subject in event.subjects
         if request_id in (subject.request_id, subject.global_request_id)
     ]

@@ -1,5 +1,6 @@
 """Which servers of a drain find no host, asked of the ledger for all of them together; nothing is claimed."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -8,7 +9,7 @@ from roost.scheduling.explain import addresses_asked, explain
 from roost.scheduling.filters import narrow
 from roost.scheduling.request import Request, build_query
 from roost.seams.network import Port
-from roost.seeing.rules.fits import Alike, Fit, find_crowd, fit_all
+from roost.seeing.rules.fits import Alike, Fit, find_crowd, place_alike
 from roost.seeing.service.context import Seeing
 from roost.seeing.service.leaving import read_request_parts
 from roost.seeing.service.questions import read_surroundings
@@ -46,22 +47,21 @@ async def find_no_room(
 
 
 async def _fit(seeing: Seeing, requests: Mapping[str, Request], closed: Sequence[str]) -> list[Fit]:
-    """Search once for each request that differs, and place all servers in order."""
+    """Search once for each request that differs, and place all servers in order; others have their turn between."""
     ids_by_request: dict[Request, list[str]] = {}
     for server_id, request in requests.items():
         ids_by_request.setdefault(request, []).append(server_id)
-    kinds = {request: narrow(request, seeing.scheduling) for request in ids_by_request}
-    possible = [kind for kinds_of_request in kinds.values() for kind in kinds_of_request if kind.impossible is None]
-    queries = [build_query(kind, limit=CANDIDATES_MAX) for kind in possible]
-    answers = iter(await seeing.compute.placement.candidates(queries) if queries else [])
-    groups = [
-        Alike(
-            tuple((kind, next(answers) if kind.impossible is None else None) for kind in kinds[request]),
-            tuple(server_ids),
-        )
-        for request, server_ids in ids_by_request.items()
-    ]
-    return fit_all(groups, seeing.env.random, seeing.scheduling, closed=frozenset(closed))
+    fits: list[Fit] = []
+    taken: Mapping[str, Mapping[str, int]] = {}
+    for request, server_ids in ids_by_request.items():
+        kinds = narrow(request, seeing.scheduling)
+        queries = [build_query(kind, limit=CANDIDATES_MAX) for kind in kinds if kind.impossible is None]
+        answers = iter(await seeing.compute.placement.candidates(queries) if queries else [])
+        tried = tuple((kind, next(answers) if kind.impossible is None else None) for kind in kinds)
+        work = partial(place_alike, Alike(tried, tuple(server_ids)), taken, seeing.env.random, seeing.scheduling)
+        fitting, taken = await asyncio.to_thread(work, closed=frozenset(closed))
+        fits.append(fitting)
+    return fits
 
 
 async def _explain(seeing: Seeing, fit: Fit, ports: Mapping[str, tuple[Port, ...]]) -> dict[str, str]:

@@ -36,7 +36,7 @@ async def read_cloud(seeing: Seeing, what_if: WhatIf | None) -> CloudChanged:
     index = await copy_index(seeing)
     if what_if is None:
         return CloudChanged(index)
-    drained = change(index, what_if, networks)
+    drained = await asyncio.to_thread(change, index, what_if, networks)
     servers = [server for host in drained for server in await _list_on(seeing, host)]
     if not servers:
         return CloudChanged(index, tuple(drained))

@@ -14,8 +14,7 @@ LOCK_KEY = 0x524F5354
 """Of who begins a drain: hosts are compared with those of all other drains."""
 
 COLUMNS = """id, kind, hosts, segment, parallel, readdress, project_id, user_id, request_id, servers, progress,
-    cancelled, created_at, deadline_at, ended_at, coalesce(deadline_at <= now(), false) AS overdue,
-    extract(epoch FROM now() - created_at)::double precision AS age_s"""
+    cancelled, created_at, deadline_at, ended_at, coalesce(deadline_at <= now(), false) AS overdue"""
 
 LOCK = """-- seeing.lock_drains
 SELECT pg_advisory_xact_lock($1)"""
@@ -58,13 +57,18 @@ async def insert_drain(
 
 
 CHANGE = f"""-- seeing.change_drain
-UPDATE seeing.drain SET parallel = $2, deadline_at = now() + $3 * interval '1 second', readdress = $4, due_at = now()
-WHERE id = $1 RETURNING {COLUMNS}"""
+UPDATE seeing.drain SET parallel = $2, deadline_at = now() + $3 * interval '1 second', readdress = $4, due_at = now(),
+    lease_owner = NULL, lease_until = NULL
+WHERE id = $1 AND ended_at IS NULL RETURNING {COLUMNS}"""
 
 
-async def change_drain(tx: Connection, drain_id: int, request: DrainRequest) -> Drain:
-    """Write what another request for the same hosts says of how they are drained; return the drain."""
-    return _drain(await tx.fetchrow(CHANGE, drain_id, request.parallel, request.deadline_s, request.readdress))
+async def change_drain(tx: Connection, drain_id: int, request: DrainRequest) -> Drain | None:
+    """Write what another request for the same hosts says; return the drain, None for one that is over by now.
+
+    Who works on it loses the lease: what he saw of it holds no more.
+    """
+    row = await tx.fetchrow(CHANGE, drain_id, request.parallel, request.deadline_s, request.readdress)
+    return None if row is None else _drain(row)
 
 
 # One that is over is opened again: it has nothing to do but to open its hosts. Who works on it loses the lease.
