@@ -16,6 +16,7 @@ from roost.compute.service.hosts import disable_host
 from roost.compute.service.servers import delete_server, get_server
 from roost.network.model.networks import Network
 from roost.platform.database import Database
+from roost.platform.events import DRAIN, Event, Subject
 from roost.platform.mounts import mount
 from roost.seeing.api import routes
 from roost.seeing.service.context import Seeing
@@ -89,6 +90,10 @@ async def test_explain_names_what_is_lacking_and_the_refusal_is_found_by_its_req
     assert answer["message"] == fault.message
     await delete_server(asked.world.compute, server, by=BY)
     await asked.world.run()
+    by = Subject(request_id="req-refused")
+    many = [Event(kind=DRAIN, action="over", host=f"h{number}", subjects=(by,)) for number in range(100)]
+    async with asked.world.database.transaction() as tx:
+        await EVENTS.write(tx, many)
     answer = (await asked.get("explain?request=req-refused")).body
     assert [(refusal["server_id"], refusal["message"]) for refusal in answer["refusals"]] == [(server, fault.message)]
     assert answer["refusals"][0]["funnel"][0] == {"requirement": "considered", "hosts": 3}

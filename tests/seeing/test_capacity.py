@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.seeing.clouds import DEFAULTS, Cloud
 
 from roost.seams.compute import RequestSpec
-from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, VCPU
+from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, VCPU, Inventory
 from roost.seeing.rules.capacity import ADDRESSES, Binding, Capacity, find_capacity
 from roost.seeing.rules.limits import Limits, LimitSet
 from roost.seeing.rules.packing import pack
@@ -99,6 +100,12 @@ def test_closed_hosts_and_amounts_that_no_claim_may_have_do_not_count() -> None:
     assert capacity_of(cloud).most == 8 + 32
     cloud.spec = RequestSpec(vcpus=3, memory_mb=1, disk_gb=1)
     assert capacity_of(cloud).most == 2  # of 2 VCPUs none gives 3 to one server
+    provider = cloud.providers["r0-h0"]
+    for units, most in (({"min_unit": 4}, 0), ({"step_size": 2}, 0), ({"step_size": 3}, 3)):
+        uneven = Inventory(9, max_unit=9, **units)
+        cloud.providers["r0-h0"] = replace(provider, inventories={**provider.inventories, VCPU: uneven})
+        capacity = capacity_of(cloud)
+        assert (capacity.exact, capacity.most) == (True, 1 + most)  # 1 on the other host
 
 
 @st.composite

@@ -49,6 +49,7 @@ async def test_a_drain_is_begun_shown_listed_and_cancelled(app: ASGIApp) -> None
     for query, ids in (("", [drain["id"]]), ("?host=h1&host=h2", [drain["id"]]), ("?host=h2", [])):
         answer = await ask(app, DRAINS + query, ADMIN)
         assert [shown["id"] for shown in answer.body["drains"]] == ids
+    assert (await ask(app, f"{DRAINS}?host=%00", ADMIN)).status == 400
     cancelled = await ask(app, path, ADMIN, method="DELETE")
     assert (cancelled.status, cancelled.body["drain"]["state"]) == (200, "cancelling")
 
@@ -63,6 +64,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     (DRAINS, {"hosts": []}, 400, "no host is named"),
     (DRAINS, {"hosts": ["h1"], "parallel": 0}, 400, "expected 1 to 200"),
     (DRAINS, {"hosts": ["h1"], "deadline_s": -1}, 400, "above 0"),
+    (DRAINS, {"hosts": ["h1"], "deadline_s": 1e300}, 400, "at most 315360000"),
+    (DRAINS, {"hosts": ["h1\0"]}, 400, "Expected `str` matching regex"),
+    (RECOVERIES, {"segment": "\0"}, 400, "Expected `str` matching regex"),
     (DRAINS, {"hosts": ["h1"], "readdress": True}, 400, "unknown field `readdress`"),
     (DRAINS, {"hosts": "h1"}, 400, "Expected `array`, got `str`"),
     (DRAINS, {"segment": "rack9"}, 400, "segment rack9: no segment has that name or id"),

@@ -304,6 +304,63 @@ async def test_a_dead_rack_is_recovered(operator: Operator, readdress: bool) -> 
     assert (await host_state(operator, dead[0]))[2]
 
 
+async def test_a_host_that_is_heard_of_again_is_not_forced_down_by_its_recovery(operator: Operator) -> None:
+    """Its operator vouched for its death, and was wrong, or has repaired it meanwhile."""
+    servers = await booted(operator, 2, on="r1-h1")
+    await operator.world.fall_silent("r1-h1", for_s=3600)
+    await operator.world.look_for_silent()
+    recovery = await operator.begin("r1-h1", kind=DrainKind.RECOVER)
+    await operator.world.hear("r1-h1")
+    over = await operator.run(recovery.id)
+    assert await host_state(operator, "r1-h1") == (False, None, False)
+    assert await operator.hosts_of(servers) == ["r1-h1", "r1-h1"]
+    assert {one.reason.partition(":")[0] for one in over.progress.staying} == {"host r1-h1 is up"}
+    await operator.world.settled()
+
+
+async def test_a_drain_that_follows_another_opens_what_that_one_closed(operator: Operator) -> None:
+    await booted(operator, 1, on="r1-h1")
+    first = await operator.begin("r1-h1")
+    await operator.run(first.id)
+    second = await operator.begin("r1-h1")
+    await operator.round()
+    await cancelled(operator, first)
+    assert await host_state(operator, "r1-h1") == (True, second.reason, False), "another drain has it"
+    await cancelled(operator, second)
+    assert await host_state(operator, "r1-h1") == (False, None, False)
+
+
+async def test_a_round_that_closed_a_host_is_not_the_last(operator: Operator) -> None:
+    """A build that had chosen the host just before may come there yet."""
+    drain = await operator.begin("r1-h1")
+    await operator.round()
+    assert (await get_drain(operator.seeing, drain.id)).state == "running"
+    await operator.round()
+    assert (await get_drain(operator.seeing, drain.id)).state == "done"
+
+
+async def test_who_changes_a_drain_takes_it_from_the_round_that_is_under_way(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline had passed when the round looked; its end would end the drain that goes on."""
+    servers = await booted(operator, 1, on="r1-h1")
+    drain = await operator.begin("r1-h1", deadline_s=0.001)
+    await operator.round()  # closes the host
+    listed = drain_rounds.list_departures
+
+    async def listed_late(*arguments: Any, **more: Any) -> Any:
+        departures = await listed(*arguments, **more)
+        monkeypatch.setattr(drain_rounds, "list_departures", listed)
+        await operator.begin("r1-h1", deadline_s=3600)
+        return departures
+
+    monkeypatch.setattr(drain_rounds, "list_departures", listed_late)
+    await operator.round()
+    assert (await get_drain(operator.seeing, drain.id)).state == "running"
+    assert (await operator.run(drain.id)).progress.staying == ()
+    assert "r1-h1" not in await operator.hosts_of(servers)
+
+
 async def test_servers_of_a_host_that_fell_silent_wait_for_it(operator: Operator) -> None:
     servers = await booted(operator, 1, on="r1-h1")
     drain = await operator.begin("r1-h1")
