@@ -202,10 +202,33 @@ def test_a_segment_that_fails_is_raised_for_whom_it_is_needed_and_logged_for_oth
     with capture_logs() as logs:
         asyncio.run(dhcp.apply([bad, fine, other], needed={fine.segment}))
     assert dhcp.served == ["br1", "br2"]
-    assert [line["event"] for line in logs] == ["a segment has no DHCP"]
+    assert [line["event"] for line in logs] == ["a segment's DHCP is not as it should be"]
     with pytest.raises(type(failure)):
         asyncio.run(dhcp.apply([bad, fine, other], needed={bad.segment}))
     assert dhcp.served == ["br1", "br2"] * 2, "the others first"
+
+
+def test_a_segment_without_a_guest_whose_files_stay_keeps_no_other_from_being_served(tmp_path: Path) -> None:
+    (tmp_path / "left" / "a folder").mkdir(parents=True)
+    dhcp = HalfBroken(tmp_path, {})
+    with capture_logs() as logs:
+        asyncio.run(dhcp.apply(_nics(SUBNET)))
+    assert (dhcp.served, len(logs)) == (["br0"], 1)
+
+
+def test_a_cable_that_could_not_be_plugged_is_plugged_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its dnsmasq runs by then, and its segment was plugged once before."""
+    for program, words in {"unshare": "", "ip": "echo File exists >&2; exit 1"}.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{PATH}")
+    dhcp, (nic,) = Dhcp(tmp_path / "segments"), _nics(SUBNET)
+    dhcp._plugged.add(nic.segment.key)
+    with pytest.raises(ProgramFailed, match="File exists"):
+        asyncio.run(dhcp.apply([nic], needed={nic.segment}))
+    assert nic.segment.key not in dhcp._plugged
 
 
 def segment_on(bridge: str) -> NicSegment:

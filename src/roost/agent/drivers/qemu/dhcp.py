@@ -9,7 +9,8 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from ipaddress import IPv4Network, ip_address, ip_network
 from itertools import accumulate
 from pathlib import Path
@@ -191,27 +192,29 @@ class Dhcp:
     async def apply(self, nics: Sequence[NicPlan], *, needed: Collection[SegmentPlan] = ()) -> None:
         """Have exactly those segments served that have guests here, and each know exactly its guests.
 
-        What fails for one segment is logged, and the others are served; where it is needed, it is raised afterwards:
+        What fails for one segment is logged, and all else is done; where that one is needed, it is raised afterwards:
         ProgramFailed, OSError.
         """
         nics_by_segment: dict[SegmentPlan, list[NicPlan]] = {}
         for nic in nics:
             nics_by_segment.setdefault(nic.segment, []).append(nic)
         keys = {segment.key for segment in nics_by_segment}
-        for folder in list(self._folder.iterdir()) if self._folder.exists() else []:
-            if folder.name not in keys:
-                await self._stop(SegmentFiles(folder))
-        for name in list_vlans_left(_list_links(), keys):
-            await _delete_link(name)
+        folders = list(self._folder.iterdir()) if self._folder.exists() else []
+        steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
+            *((None, partial(self._stop, SegmentFiles(folder))) for folder in folders if folder.name not in keys),
+            *((None, partial(_delete_link, name)) for name in list_vlans_left(_list_links(), keys)),
+            *((segment, partial(self._serve, segment, own)) for segment, own in nics_by_segment.items()),
+        ]
         failures: list[ProgramFailed | OSError] = []
-        for segment, own in nics_by_segment.items():
+        for segment, step in steps:
             try:
-                await self._serve(segment, own)
+                await step()
             except (ProgramFailed, OSError) as error:
                 if segment in needed:
                     failures.append(error)
                 else:
-                    log.error("a segment has no DHCP", segment=segment.key, error=reason_of(error))
+                    key = segment.key if segment else "one that has no guest"
+                    log.error("a segment's DHCP is not as it should be", segment=key, error=reason_of(error))
         if failures:
             raise failures[0]
 
@@ -241,6 +244,7 @@ class Dhcp:
         await self._start(segment, nics, files)
 
     async def _start(self, segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
+        self._plugged.discard(segment.key)
         files.pid.unlink(missing_ok=True)
         await _delete_link(segment.interface)
         script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
