@@ -5,12 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.agent.cloud import compute_of, declare_hosts, serving, until
 from tests.ports import free_port
 
 from roost.agent.agent import run
 from roost.agent.drivers.fake import FakeDriver, NicsEnd, read_nics_end
-from roost.agent.fence import Fence
+from roost.agent.fence import Fence, PromiseUnwritten
 from roost.agent.lease import Lease, now_s
 from roost.platform.database import Database
 from roost.seams.agent import HeldElsewhere, Polled
@@ -107,6 +108,33 @@ async def test_the_end_of_a_host_elsewhere_takes_no_other_down(tmp_path: Path) -
     renewed(lease)
     assert fence.is_down, "h2 is this agent's again: what was fenced there goes first"
     await driver.close()
+
+
+async def test_on_a_full_disk_nics_stay_up_and_the_next_agent_finds_an_earlier_end(tmp_path: Path) -> None:
+    driver, lease = FakeDriver(tmp_path), renewed(Lease())
+    fence = Fence(driver, lease, 100.0)
+    fence.put_off()
+    written = read_nics_end(tmp_path)
+    (tmp_path / "nics-end.new").mkdir()  # as unwritable as on a full disk
+    renewed(lease, lease_s=60.0)
+    with capture_logs() as logs:
+        fence.put_off()
+        Fence(driver, lease, None).put_off()
+    assert [line["event"] for line in logs] == ["until when NICs are up is not written"] * 2
+    assert driver.nics_end_s() is None
+    assert read_nics_end(tmp_path) == written
+    await driver.close()
+
+
+async def test_what_cannot_be_written_is_not_promised(database: Database, tmp_path: Path) -> None:
+    await declare_hosts(database, ["h1"])
+    compute = compute_of(database)
+    (tmp_path / "nics-end.new").mkdir()
+    async with serving(compute, free_port()) as url:
+        with pytest.raises(PromiseUnwritten, match="--fence-after cannot be promised: Is a directory"):
+            await run(api_url=url, hosts=None, driver=FakeDriver(tmp_path), stop=asyncio.Event(), fence_after_s=100.0)
+    async with compute.database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL") == 0
 
 
 @pytest.mark.parametrize("end_in_s", [None, 3600.0, 50.0])

@@ -15,10 +15,10 @@ from typing import Any
 
 import aiohttp
 import structlog
-from msgspec.structs import replace
 
-from roost.agent.connection import Connection, NotLetIn, Refused
+from roost.agent.connection import REFUSED_PAUSE_S, Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
+from roost.agent.destroying import RETRY_S, Destroying
 from roost.agent.drivers import Driver
 from roost.agent.fence import Fence
 from roost.agent.guest_lists import (
@@ -29,13 +29,14 @@ from roost.agent.guest_lists import (
     own_reports,
     split_by_host,
 )
-from roost.agent.identity import check_guests, make_identity
+from roost.agent.identity import check_guests, keep_mark, make_identity
 from roost.agent.lease import Lease, now_s
 from roost.agent.old_agents import AgentPorts
 from roost.agent.order_log import bind_request, log_failure, log_own_changes
 from roost.agent.predecessor import Predecessor, ServedElsewhere
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
+from roost.platform.errors import reason_of
 from roost.seams.agent import (
     NICS_UP,
     SERVICE_VERSION,
@@ -72,9 +73,6 @@ COLLECT_S = 0.004
 """How long a report waits for others to go with it."""
 IDLE_PAUSE_S = 0.1
 """Before the next poll, when all orders of the last one were being worked on already."""
-REFUSED_PAUSE_S = 5.0
-"""Before a call that the API refuses as wrong is made again: its next version may know better."""
-DESTROY_RETRY_S = 5.0
 GUEST_LIST_S = 300.0
 """How often all guests are listed, beside the first time and when a host or the API came back."""
 LEASE_RETRY_S = 2.0
@@ -156,6 +154,7 @@ class Agent:
         self._driver = driver
         self._busy: set[OrderId] = set()
         self._tasks: dict[GuestKey, asyncio.Task[None]] = {}  # the latest of each guest; each awaits the one before
+        self._destroying = Destroying(driver)
         self._slots = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._outbox: list[tuple[GuestReport, asyncio.Future[ReportAnswer]]] = []
         self._outbox_filled = asyncio.Event()
@@ -204,7 +203,7 @@ class Agent:
             return
         self._was_refused = False
         if answers == self._reports_answered:  # otherwise a later mark may have come
-            self._keep_mark(polled.mark)
+            self._agent = keep_mark(self._driver, self._agent, polled.mark)
         came_back = self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns
         if came_back or polled.list_wanted:
             self._returns_seen = self._connection.returns
@@ -220,14 +219,10 @@ class Agent:
             await asyncio.sleep(IDLE_PAUSE_S)
         if asked_s >= self._list_due_s:
             self._list_due_s = asked_s + GUEST_LIST_S
-            await self._list_guests(polled.as_of)
-            self._fence.put_off()
-
-    def _keep_mark(self, mark: str) -> None:
-        """Keep the mark that the API told last: a later one than its records have proves that they went back."""
-        if mark and mark != self._agent.mark:
-            self._driver.keep_mark(mark)
-            self._agent = replace(self._agent, mark=mark)
+            if await self._list_guests(group, polled.as_of):
+                self._fence.put_off()
+            else:
+                self._list_due_s = asked_s
 
     async def finish(self, timeout_s: float) -> None:
         """Take no more orders; until all reports made so far are answered, or the time is over."""
@@ -260,15 +255,22 @@ class Agent:
                     log.error("the API refuses the hosts", error=str(refusal))
                     await asyncio.sleep(REFUSED_PAUSE_S)
 
-    async def _list_guests(self, as_of: float) -> None:
-        """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
+    async def _list_guests(self, group: asyncio.TaskGroup, as_of: float) -> bool:
+        """Say all that runs here, in pages of whole hosts; begin to destroy what runs elsewhere or was made anew since.
+
+        Return whether the NICs of that are down, whatever becomes of this agent.
+        """
+        are_down = True
         listed = list_guests(self._driver, service_version=self._agent.service_version, resumes=self._resumes)
         for after, until, guests in split_by_host(listed, GUESTS_PER_CALL):
             body = GuestsBody(agent=self._agent, after=after, until=until, as_of=as_of, guests=tuple(guests))
-            compared = await self._call_until_taken("POST", "/guests", body, GuestsCompared)
-            for guest in compared.superseded:
-                log.info("destroying a guest whose server is elsewhere", server_id=guest.server_id, host=guest.host)
-                await self._destroy(guest.key, guest.attempt)
+            compared = await self._connection.call_until_taken("POST", "/guests", body, GuestsCompared)
+            try:
+                self._destroying.begin(group, compared.superseded)
+            except OSError as error:
+                log.error("which guests have no NICs any more is not written", error=reason_of(error))
+                are_down = False
+        return are_down
 
     async def _poll(self) -> Polled:
         wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
@@ -302,7 +304,10 @@ class Agent:
 
     def _start(self, group: asyncio.TaskGroup, order: GuestOrder, work: Any) -> None:
         self._busy.add(order.id)
-        task = group.create_task(self._carry_out(order, work, self._tasks.get(order.key)))
+        earlier = self._destroying.list_tasks(order.key)
+        if (latest := self._tasks.get(order.key)) is not None:
+            earlier.append(latest)
+        task = group.create_task(self._carry_out(order, work, earlier))
         self._tasks[order.key] = task
 
         def forget(done: asyncio.Task[None]) -> None:
@@ -312,43 +317,53 @@ class Agent:
 
         task.add_done_callback(forget)
 
-    async def _carry_out(self, order: GuestOrder, work: Any, earlier: asyncio.Task[None] | None) -> None:
-        """Work on one order once the earlier one for the same guest is out of the way."""
+    async def _carry_out(self, order: GuestOrder, work: Any, earlier: Sequence[asyncio.Task[None]]) -> None:
+        """Work on one order once the earlier ones for the same guest are out of the way."""
         bind_request(order)
-        if earlier is not None:
-            await asyncio.wait([earlier])
+        if earlier:
+            await asyncio.wait(earlier)
         await work(order)
 
     # Guests.
 
     async def _launch(self, order: GuestOrder) -> None:
-        if not await self._begin(order):
-            return
-        crash_point("agent.after-begin")
-        async with self._slots:
-            try:
-                await self._driver.launch(await self._ports.take(order))
-            except Exception as error:
-                log_failure("a guest could not be launched", order, error)
-                await self._destroy(order.key, order.attempt, disk=not order.keeps_disk)
-                await self._report(order, "failed", str(error) or type(error).__name__)
+        try:
+            if not await self._begin(order):
                 return
+            crash_point("agent.after-begin")
+            async with self._slots:
+                await self._driver.launch(await self._ports.take(order))
+        except Exception as error:
+            log_failure("a guest could not be launched", order, error)
+            await self._destroying.destroy(order.key, order.attempt, disk=not order.keeps_disk)
+            await self._report(order, "failed", str(error) or type(error).__name__)
+            return
         await self._confirm(order)
 
     async def _begin(self, order: GuestOrder) -> bool:
-        """Return whether the guest may run here, as the API says now; say where it awaits its memory, or disk."""
-        meeting = self._driver.expect(order)
+        """Return whether the guest may run here, as the API says now; say where it awaits its memory, or disk.
+
+        Raises what the driver says of that only where it may: otherwise nothing here is to be touched.
+        """
+        meeting, failure = None, None
+        try:
+            meeting = self._driver.expect(order)
+        except OSError as error:
+            failure = error
         while True:
             if not (await self._report(order, "begun", meeting=meeting)).accepted:
                 return False
             if self._lease.is_held:
-                return True  # otherwise it was confirmed long ago: the host may have been given up since
+                break  # otherwise it was confirmed long ago: the host may have been given up since
+        if failure is not None:
+            raise failure
+        return True
 
     async def _change(self, order: GuestOrder) -> None:
         """Bring the guest into another state; what brings its NICs up is begun as a launch is."""
-        if order.desired in NICS_UP and not await self._begin(order):
-            return
         try:
+            if order.desired in NICS_UP and not await self._begin(order):
+                return
             await self._driver.change(order)
         except Exception as error:
             log_failure("a guest does not change its state", order, error)
@@ -361,37 +376,28 @@ class Agent:
         """Say that the guest is as it was; one that was about to take over another's memory goes, and is made again."""
         guest = self._driver.guests_by_key().get(order.key)
         if guest is not None and guest.state == "incoming":
-            await self._destroy(order.key, order.attempt, disk=not order.keeps_disk)
+            await self._destroying.destroy(order.key, order.attempt, disk=not order.keeps_disk)
             await self._report(order, "failed", reason)
             return
         await self._report(order, "unchanged", reason)
-        await asyncio.sleep(DESTROY_RETRY_S)  # before the order comes again, if it does
+        await asyncio.sleep(RETRY_S)  # before the order comes again, if it does
 
     async def _confirm(self, order: GuestOrder) -> None:
         assert order.desired != "absent"
         answer = await self._report(order, order.desired)
         if answer.refusal is Refusal.SUPERSEDED:
-            await self._destroy(order.key, order.attempt)  # two of one server, otherwise
+            await self._destroying.destroy(order.key, order.attempt)  # two of one server, otherwise
         elif answer.refusal is Refusal.UNKNOWN:
             self._list_due_s = float("-inf")  # its addresses are to be held soon
 
     async def _make_absent(self, order: GuestOrder) -> None:
-        await self._destroy(order.key, order.attempt, disk=True)
+        await self._destroying.destroy(order.key, order.attempt, disk=True)
         if order.key in self._driver.guests_by_key():
             log.error("a guest of a higher attempt stays", server_id=order.server_id, host=order.host)
-            await asyncio.sleep(DESTROY_RETRY_S)  # the order is of an older database, and comes again
+            await asyncio.sleep(RETRY_S)  # the order is of an older database, and comes again
             return
         await self._ports.give_back(order)
         await self._report(order, "absent")
-
-    async def _destroy(self, key: GuestKey, attempt: int, *, disk: bool = False) -> None:
-        """Have nothing left of the guest. disk: of its root disk neither, which no later attempt here goes on with."""
-        while True:
-            try:
-                return await self._driver.destroy(key, attempt=attempt, disk=disk)
-            except Exception:
-                log.exception("a guest could not be destroyed", server_id=key[0], host=key[1])
-                await asyncio.sleep(DESTROY_RETRY_S)
 
     # Reporting.
 
@@ -434,8 +440,8 @@ class Agent:
             if outcomes:
                 crash_point("agent.before-report")
             body = ReportsBody(agent=self._agent, reports=tuple(report for report, _ in batch))
-            answer = await self._call_until_taken("POST", "/reports", body, ReportsAnswered)
-            self._keep_mark(answer.mark)
+            answer = await self._connection.call_until_taken("POST", "/reports", body, ReportsAnswered)
+            self._agent = keep_mark(self._driver, self._agent, answer.mark)
             self._reports_answered += 1
             if outcomes:
                 crash_point("agent.after-report")
@@ -444,16 +450,6 @@ class Agent:
                     answered.set_result(taken)
             if not self._outbox:
                 self._told.set()
-
-    async def _call_until_taken(self, method: str, path: str, body: Any, kind: Any) -> Any:
-        """Make a call that must be made sooner or later, whatever the API thinks of it now."""
-        while True:
-            try:
-                return await self._connection.call(method, path, body, kind)
-            except Refused as refusal:
-                if not isinstance(refusal, NotLetIn):  # which was said
-                    log.error("the API refuses", path=path, error=str(refusal))
-                await asyncio.sleep(REFUSED_PAUSE_S)
 
 
 async def _first(waiting: Any, work: asyncio.Task[None]) -> None:

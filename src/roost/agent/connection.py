@@ -15,6 +15,8 @@ CONNECT_TIMEOUT_S = 5.0
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_LAST_S = 2.0
 DETAIL_MAX = 300
+REFUSED_PAUSE_S = 5.0
+"""Before a call that the API refuses as wrong is made again: its next version may know better."""
 
 T = TypeVar("T")
 
@@ -97,6 +99,16 @@ class Connection:
                     self._listener_url = None  # it may have moved
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, BACK_OFF_LAST_S)
+
+    async def call_until_taken(self, method: str, path: str, body: Any, kind: type[T]) -> T:
+        """Make a call that must be made sooner or later, whatever the API thinks of it now."""
+        while True:
+            try:
+                return await self.call(method, path, body, kind)
+            except Refused as refusal:
+                if not isinstance(refusal, NotLetIn):  # which was said
+                    log.error("the API refuses", path=path, error=str(refusal))
+                await asyncio.sleep(REFUSED_PAUSE_S)
 
     async def _send_known(self, method: str, url: str, content: bytes | None, timeout_s: float) -> bytes:
         """Send with the token; a refusal of it is said once, in one sentence, until it is let in again."""

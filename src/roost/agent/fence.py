@@ -1,14 +1,23 @@
 """When the NICs of an agent's guests go down by themselves: so long after its leases ended, as it promised.
 
 The server lets another host have a server once the promise is kept. So NICs that went down come up again only after
-the agent has destroyed what was evacuated meanwhile.
+those of what was evacuated meanwhile are down until it is destroyed.
 """
+
+import structlog
 
 from roost.agent.drivers import Driver
 from roost.agent.lease import Lease, now_s
+from roost.platform.errors import RoostError, reason_of
 
 STEP = 0.05
 """Of the time that is promised, by how much later the end must be to be written anew. Too early does no harm."""
+
+log = structlog.get_logger()
+
+
+class PromiseUnwritten(RoostError):
+    """Until when NICs may be up cannot be written, so that nothing can be promised; the text is a sentence."""
 
 
 class Fence:
@@ -20,9 +29,16 @@ class Fence:
         self._after_s = after_s
 
     def begin(self) -> None:
-        """Have NICs go down in time, before the server is told of it: it counts on that from the first call on."""
-        if self._after_s is not None:
+        """Have NICs go down in time, before the server is told of it: it counts on that from the first call on.
+
+        Raises PromiseUnwritten: an agent after this one would not know of the promise, and would break it.
+        """
+        if self._after_s is None:
+            return
+        try:
             self._driver.limit_nics(now_s() + self._after_s)
+        except OSError as error:
+            raise PromiseUnwritten(f"--fence-after cannot be promised: {reason_of(error)}") from error
 
     @property
     def is_down(self) -> bool:
@@ -36,8 +52,15 @@ class Fence:
         end_s = self._driver.nics_end_s(but_on=hosts_elsewhere)
         if self._after_s is None:
             if end_s is not None:
-                self._driver.end_nics(None, but_on=hosts_elsewhere)
+                self._end_nics(None)
             return
         later_s = self._lease.until_s + self._after_s
         if end_s is None or later_s - end_s > self._after_s * STEP:
-            self._driver.end_nics(later_s, but_on=hosts_elsewhere)
+            self._end_nics(later_s)
+
+    def _end_nics(self, at_s: float | None) -> None:
+        """Have NICs go down then. Where that cannot be written, the next agent finds an earlier time, which is safe."""
+        try:
+            self._driver.end_nics(at_s, but_on=self._lease.hosts_elsewhere)
+        except OSError as error:
+            log.error("until when NICs are up is not written", error=reason_of(error))

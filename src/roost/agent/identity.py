@@ -8,13 +8,16 @@ import socket
 import uuid
 from collections.abc import Collection
 
+import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import Driver
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, reason_of
 from roost.seams.agent import AgentIdentity, HostReport
 
 HOSTS_NAMED_MAX = 3
+
+log = structlog.get_logger()
 
 
 class GuestsElsewhere(RoostError):
@@ -33,6 +36,20 @@ def make_identity(driver: Driver, *, service_version: int, fence_after_s: float 
         mark=driver.read_mark(),
         described=driver.needs_descriptions,
     )
+
+
+def keep_mark(driver: Driver, agent: AgentIdentity, mark: str) -> AgentIdentity:
+    """Return the agent with the mark that the API told last, which is kept; "" changes nothing.
+
+    A later one than the API's records have proves that they went back. One that cannot be written is logged.
+    """
+    if not mark or mark == agent.mark:
+        return agent
+    try:
+        driver.keep_mark(mark)
+    except OSError as error:  # an earlier one proves less, and nothing that is wrong
+        log.error("the API's mark is not written", error=reason_of(error))
+    return replace(agent, mark=mark)
 
 
 def check_guests(driver: Driver, hosts: Collection[str]) -> None:

@@ -1,14 +1,21 @@
 """What dnsmasq is told."""
 
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.agent.qemu.orders import MAC, SUBNET, SUBNET_V6, make_network, make_order, make_port
+from tests.agent.qemu.site import PATH, skip_for
 
-from roost.agent.drivers.qemu.dhcp import SegmentFiles, namespace_script, render_configuration, render_hosts
-from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
-from roost.seams.guests import NicSubnet, Route
+from roost.agent.drivers.programs import ProgramFailed
+from roost.agent.drivers.qemu.dhcp import Dhcp, SegmentFiles, namespace_script, render_configuration, render_hosts
+from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, plan_nics
+from roost.seams.guests import NicSegment, NicSubnet, Route
 
 FILES = SegmentFiles(Path("/state/segments/x"))
 
@@ -93,3 +100,136 @@ def test_the_namespace_has_a_link_local_address_and_the_anycast_of_prefixes() ->
         "ip address add 2001:db8::/64 dev eth0 nodad noprefixroute",
         "exec dnsmasq --conf-file='/a b/dnsmasq.conf'",
     ]
+
+
+STATEFUL: dict[str, Any] = {"ra_mode": "dhcpv6-stateful", "address_mode": "dhcpv6-stateful"}
+LARGE = NicSubnet(cidr="2001:db8::/56", **STATEFUL)
+PEERS = tuple(Route(destination=f"10.{number}.0.0/16", nexthop="10.1.0.1") for number in range(2, 250))
+OWN_ROUTES = tuple(Route(destination=f"10.8.{number}.1/32", nexthop="10.1.0.3") for number in range(20))
+
+
+def test_of_a_subnet_that_is_larger_than_dnsmasq_takes_each_prefix_with_an_address_is_served() -> None:
+    nics = _nics(LARGE, addresses=("2001:db8:0:7::5", "2001:db8::9"))
+    lines = render_configuration(nics, FILES).splitlines()
+    prefixes = ["2001:db8::", "2001:db8:0:7::"]
+    ranges = {line for line in lines if line.startswith("dhcp-range")}
+    assert ranges == {f"dhcp-range=set:s0,{prefix},static,64,86400" for prefix in prefixes}
+    assert "dhcp-range=set:s0,2001:db8::,static,64,86400" in _lines(LARGE)
+    script = namespace_script(nics, interface="rvx", pid=7, configuration=FILES.configuration).splitlines()
+    assert {line for line in script if "noprefixroute" in line} == {
+        f"ip address add {prefix}/64 dev eth0 nodad noprefixroute" for prefix in prefixes
+    }
+
+
+def test_routes_that_an_option_has_no_room_for_are_left_to_the_default_route() -> None:
+    lines = _lines(NicSubnet(cidr="10.1.0.0/24", gateway="10.1.0.1", routes=OWN_ROUTES + PEERS))
+    [words] = [line.split(",")[2:] for line in lines if "classless-static-route" in line]
+    destinations = words[::2]
+    assert destinations[:20] == [route.destination for route in OWN_ROUTES]
+    assert destinations[-1] == "0.0.0.0/0"
+    assert 20 < len(destinations) < 40
+
+
+@pytest.mark.parametrize(
+    "hostname",
+    ["ignore", "infinite", "12", "3600s", "12D", "10.1.0.9", "-web", "_web", "a" * 64, "a..b", "..", ""],
+)
+def test_a_hostname_that_dnsmasq_would_take_for_something_else_is_left_out(hostname: str) -> None:
+    order = make_order(hostname=hostname)
+    assert render_hosts(plan_nics(order, {"rack1": "br0"})) == f"{MAC},10.1.0.2\n"
+
+
+def test_a_subnet_that_is_not_served_has_no_address_in_the_namespace() -> None:
+    """The kernel takes no multicast address, and one of a /128 is its guest's."""
+    nics = _nics(NicSubnet(cidr="ff02::/16", dhcp=False), NicSubnet(cidr="2001:db8::/128", dhcp=False))
+    script = namespace_script(nics, interface="rvx", pid=7, configuration=FILES.configuration)
+    assert "noprefixroute" not in script
+
+
+TAKEN: Sequence[dict[str, Any]] = [
+    *({"subnets": (NicSubnet(cidr=f"2001:db8::/{length}", **STATEFUL),)} for length in (32, 56, 63, 64, 65, 126, 128)),
+    *({"subnets": (NicSubnet(cidr=f"10.1.0.0/{length}", gateway="10.1.0.1"),)} for length in (16, 30, 31, 32)),
+    {"subnets": (NicSubnet(cidr="128.0.0.0/1"),)},
+    {"subnets": (NicSubnet(cidr="10.1.0.0/24", gateway="10.1.0.1", routes=OWN_ROUTES + PEERS),)},
+    {"subnets": (NicSubnet(cidr="10.1.0.0/24", routes=(Route(destination="0.0.0.0/0", nexthop="10.1.0.9"),)),)},
+    {"subnets": (NicSubnet(cidr="10.1.0.0/24", dns=("0.0.0.0", *(f"10.0.0.{number}" for number in range(4)))),)},
+    {"subnets": (NicSubnet(cidr="2001:db8::/64", dns=("::", "2001:db8::1", "fe80::1"), **STATEFUL),)},
+    *({"mtu": mtu, "subnets": (SUBNET, SUBNET_V6)} for mtu in (68, 1279, 1280, 9000, 65535)),
+    *({"subnets": (SUBNET,), "hostname": name} for name in ("web", "a", "3com", "a_b.example.org", "ignore", "..")),
+]
+"""What the network service takes of a subnet, network and server."""
+
+
+@pytest.mark.parametrize("words", TAKEN)
+def test_dnsmasq_takes_whatever_the_network_service_does(words: dict[str, Any], tmp_path: Path) -> None:
+    if shutil.which("dnsmasq", path=PATH) is None:
+        skip_for("dnsmasq")
+    network = {name: value for name, value in words.items() if name != "hostname"}
+    ports = (make_port(addresses=("10.1.0.2", "2001:db8:0:7::5")),)
+    order = make_order(ports=ports, networks=(make_network(**network),), hostname=words.get("hostname", "web"))
+    nics = plan_nics(order, {"rack1": "br0"})
+    hosts = "".join(f"dhcp-host={line}\n" for line in render_hosts(nics).splitlines())
+    (tmp_path / "conf").write_text(render_configuration(nics, FILES) + hosts)
+    command = ["dnsmasq", "--test", f"--conf-file={tmp_path / 'conf'}"]
+    result = subprocess.run(command, text=True, capture_output=True, env={"PATH": PATH})
+    assert result.returncode == 0, result.stderr
+
+
+class HalfBroken(Dhcp):
+    """Serves all segments but some. broken: what fails for those."""
+
+    def __init__(self, folder: Path, broken: dict[str, Exception]) -> None:
+        super().__init__(folder)
+        self.broken = broken
+        self.served: list[str] = []
+
+    async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
+        if segment.bridge in self.broken:
+            raise self.broken[segment.bridge]
+        self.served.append(segment.bridge)
+
+
+@pytest.mark.parametrize("failure", [ProgramFailed("dnsmasq: no"), OSError(28, "full")])
+def test_a_segment_that_fails_is_raised_for_whom_it_is_needed_and_logged_for_others(
+    tmp_path: Path, failure: Exception
+) -> None:
+    bridges = ("br0", "br1", "br2")
+    bad, fine, other = [
+        plan_nics(make_order(networks=(make_network(segment=segment_on(bridge)),)), {bridge: bridge})[0]
+        for bridge in bridges
+    ]
+    dhcp = HalfBroken(tmp_path / "segments", {"br0": failure})
+    with capture_logs() as logs:
+        asyncio.run(dhcp.apply([bad, fine, other], needed={fine.segment}))
+    assert dhcp.served == ["br1", "br2"]
+    assert [line["event"] for line in logs] == ["a segment's DHCP is not as it should be"]
+    with pytest.raises(type(failure)):
+        asyncio.run(dhcp.apply([bad, fine, other], needed={bad.segment}))
+    assert dhcp.served == ["br1", "br2"] * 2, "the others first"
+
+
+def test_a_segment_without_a_guest_whose_files_stay_keeps_no_other_from_being_served(tmp_path: Path) -> None:
+    (tmp_path / "left" / "a folder").mkdir(parents=True)
+    dhcp = HalfBroken(tmp_path, {})
+    with capture_logs() as logs:
+        asyncio.run(dhcp.apply(_nics(SUBNET)))
+    assert (dhcp.served, len(logs)) == (["br0"], 1)
+
+
+def test_a_cable_that_could_not_be_plugged_is_plugged_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its dnsmasq runs by then, and its segment was plugged once before."""
+    for program, words in {"unshare": "", "ip": "echo File exists >&2; exit 1"}.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{PATH}")
+    dhcp, (nic,) = Dhcp(tmp_path / "segments"), _nics(SUBNET)
+    dhcp._plugged.add(nic.segment.key)
+    with pytest.raises(ProgramFailed, match="File exists"):
+        asyncio.run(dhcp.apply([nic], needed={nic.segment}))
+    assert nic.segment.key not in dhcp._plugged
+
+
+def segment_on(bridge: str) -> NicSegment:
+    return NicSegment(id=f"on {bridge}", network_type="flat", physical_network=bridge)

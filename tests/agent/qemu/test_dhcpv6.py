@@ -144,25 +144,28 @@ def client(host: Host) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize(
-    ("ra_mode", "address_mode", "routers", "address", "name_server"),
+    ("cidr", "ra_mode", "address_mode", "routers", "address", "name_server"),
     [
-        ("dhcpv6-stateful", "dhcpv6-stateful", (MANAGED | OTHER, 0, 0), BOUND, DNS),
-        ("dhcpv6-stateless", "dhcpv6-stateless", (OTHER, 0, AUTONOMOUS), None, DNS),
-        ("slaac", "slaac", (0, 0, AUTONOMOUS), None, None),
-        (None, "dhcpv6-stateful", None, BOUND, DNS),
-        (None, None, None, None, None),
+        ("2001:db8:1::/64", "dhcpv6-stateful", "dhcpv6-stateful", (MANAGED | OTHER, 0, 0), BOUND, DNS),
+        ("2001:db8::/47", "dhcpv6-stateful", "dhcpv6-stateful", (MANAGED | OTHER, 0, 0), BOUND, DNS),
+        ("2001:db8:1::/80", "dhcpv6-stateful", "dhcpv6-stateful", (MANAGED | OTHER, 0, 0), BOUND, DNS),
+        ("2001:db8:1::/64", "dhcpv6-stateless", "dhcpv6-stateless", (OTHER, 0, AUTONOMOUS), None, DNS),
+        ("2001:db8:1::/64", "slaac", "slaac", (0, 0, AUTONOMOUS), None, None),
+        ("2001:db8:1::/64", None, "dhcpv6-stateful", None, BOUND, DNS),
+        ("2001:db8:1::/64", None, None, None, None, None),
     ],
 )
 def test_a_guest_gets_what_the_modes_of_its_subnet_say(
     host: Host,
     client: Client,
+    cidr: str,
     ra_mode: str | None,
     address_mode: str | None,
     routers: tuple[int, int, int] | None,
     address: str | None,
     name_server: str | None,
 ) -> None:
-    subnet = NicSubnet(cidr="2001:db8:1::/64", dns=(DNS,), ra_mode=ra_mode, address_mode=address_mode)
+    subnet = NicSubnet(cidr=cidr, dns=(DNS,), ra_mode=ra_mode, address_mode=address_mode)
     port = make_port(addresses=(BY_SLAAC, BOUND))
     order = make_order(ports=(port,), networks=(make_network(subnets=(subnet,)),))
     host.call(sys.executable, "-c", APPLY, msgspec.json.encode(order).decode(), str(host.state))

@@ -1,9 +1,12 @@
 """What NICs are plugged into, and what nftables is told of them."""
 
+import os
+import subprocess
 from typing import Any
 
 import pytest
 from tests.agent.qemu.orders import FLAT, MAC, NETWORK_ID, SUBNET_V6, make_network, make_order, make_port
+from tests.agent.qemu.site import PATH, find_lack, skip_for
 
 from roost.agent.drivers.qemu.nics import (
     NicPlan,
@@ -12,6 +15,7 @@ from roost.agent.drivers.qemu.nics import (
     high_mac,
     link_commands,
     link_local,
+    list_vlans_left,
     nic_rules,
     plan_nics,
     plug_commands,
@@ -35,7 +39,7 @@ def test_a_nic_of_a_flat_segment_is_on_its_physical_networks_bridge() -> None:
     nic = _nic(mtu=1450)
     assert (nic.tap, nic.segment.bridge, nic.segment.tag) == (TAP, "br0", None)
     assert nic.segment.interface == f"rv{hash_of(FLAT.id)}"
-    assert vlan_commands(nic.segment) == []
+    assert vlan_commands(nic.segment, []) == []
     assert plug_commands([nic]) == [f"link set {TAP} address {high_mac(nic.mac)} mtu 1450 master br0"]
     assert link_commands([nic], up=True) == [f"link set {TAP} up"]
     assert all(len(name) < 16 for name in (nic.tap, nic.segment.interface, nic.segment.bridge))
@@ -46,13 +50,19 @@ def test_a_vlan_has_a_bridge_of_its_own() -> None:
     plan = _nic(segment=segment).segment
     key = hash_of("x")
     assert (plan.bridge, plan.uplink, plan.tag) == (f"rb{key}", "br0", 101)
-    assert vlan_commands(plan) == [
-        f"link add rb{key} type bridge",
-        f"link add link br0 name rl{key} type vlan id 101",
-        f"link set rl{key} master rb{key}",
-        f"link set rl{key} up",
-        f"link set rb{key} up",
-    ]
+    bridge, tagged = f"link add rb{key} type bridge", f"link add link br0 name rl{key} type vlan id 101"
+    plugged = [f"link set rl{key} master rb{key}", f"link set rl{key} up", f"link set rb{key} up"]
+    assert vlan_commands(plan, ["br0"]) == [bridge, tagged, *plugged]
+    assert vlan_commands(plan, ["br0", f"rb{key}"]) == [tagged, *plugged], "whatever a failure left is gone on from"
+    assert vlan_commands(plan, [f"rl{key}"]) == [bridge, *plugged]
+    assert vlan_commands(plan, [f"rb{key}", f"rl{key}"]) == plugged
+
+
+def test_a_vlan_without_a_guest_goes_so_that_its_tag_is_free() -> None:
+    segment = NicSegment(id="x", network_type="vlan", physical_network="rack1", segmentation_id=101)
+    plan, gone = _nic(segment=segment).segment, hash_of("y")
+    present = ["br0", "rack1", "rb", "rbx", "rlan0", plan.bridge, f"rl{plan.key}", f"rl{gone}", f"rb{gone}", TAP]
+    assert list_vlans_left(present, {plan.key}) == [f"rb{gone}", f"rl{gone}"]
 
 
 @pytest.mark.parametrize(
@@ -149,3 +159,32 @@ def test_link_local_addresses_follow_from_macs() -> None:
 )  # fmt: skip
 def test_a_tap_has_an_address_of_its_own_that_no_bridge_takes(mac: str, high: str) -> None:
     assert high_mac(mac) == high
+
+
+OTHER_MAC = "00:00:5e:00:01:01"
+PAIRS = [
+    *(("0.0.0.0/0",), ("0.0.0.0",), ("0.0.0.0/8",), ("255.255.255.255",), ("128.0.0.0/1",), ("10.1.0.2/31",)),
+    *(("10.1.0.2/32",), ("::/0",), ("::",), ("8000::/1",), ("::ffff:10.1.2.3",), ("fe80::/10",), ("2001:db8::2/127",)),
+    *(("2001:db8::2/128",), ("0.0.0.0/0", "::/0"), ("10.1.0.0/30", "10.1.0.2/31", "10.1.0.2")),
+]
+
+
+def test_nftables_takes_whatever_the_network_service_does() -> None:
+    if os.geteuid() != 0 or find_lack() is not None:
+        skip_for("nft")
+    nics = [
+        _nic(
+            {"port_id": f"{number:012x}", "addresses": addresses},
+            pairs_allowed=tuple(AddressPair(ip_address=pair, mac_address=mac) for pair in pairs),
+        )
+        for number, (pairs, mac, addresses) in enumerate(
+            (pairs, mac, addresses)
+            for pairs in [(), *PAIRS]
+            for mac in (None, OTHER_MAC)
+            for addresses in ((), ("10.1.0.2", OWN_V6))
+        )
+    ]
+    text = render_table([*nics, _nic(port_security=False)], {nic.tap: 5 for nic in nics})
+    command = ["unshare", "--net", "nft", "-c", "-f", "-"]
+    result = subprocess.run(command, input=text, text=True, capture_output=True, env={"PATH": PATH})
+    assert result.returncode == 0, result.stderr

@@ -96,20 +96,29 @@ class Driver(Protocol):
         disk: of its root disk neither, which is otherwise there for the next attempt.
         """
 
+    def cut_off(self, key: GuestKey, *, attempt: int) -> None:
+        """Have the guest's NICs be down until it is destroyed, if that attempt or a lower one made it.
+
+        They are so before any NIC is up for longer by a later `end_nics`, and for an agent after this one.
+        Raises OSError where that is not written; it holds until this agent ends all the same. Called on the event loop:
+        it must not block.
+        """
+
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return when the first NICs go down by themselves, by CLOCK_BOOTTIME; None: never. but_on: hosts left out."""
 
     def limit_nics(self, at_s: float) -> None:
         """Have no guest's NICs stay up for longer than until then, by CLOCK_BOOTTIME; earlier ends stand.
 
-        As `end_nics` otherwise.
+        As `end_nics` otherwise, but that nothing holds where OSError is raised.
         """
 
     def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
         """Have the NICs of all guests go down by themselves then, by CLOCK_BOOTTIME; None: never.
 
         They go down also when the agent is dead or stopped, and come up again with a later time. but_on: hosts whose
-        guests keep the time that they have. Called on the event loop: it must not block.
+        guests keep the time that they have. Raises OSError where that is not written; it holds until this agent ends
+        all the same. Called on the event loop: it must not block.
         """
 
     async def close(self) -> None:

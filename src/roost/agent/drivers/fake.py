@@ -217,6 +217,12 @@ class FakeDriver(AgentState):
         if present is not None and present.attempt <= attempt:
             self._write(GuestLine(server_id=key[0], host=key[1], attempt=present.attempt, gone=True))
 
+    def cut_off(self, key: GuestKey, *, attempt: int) -> None:
+        """Write down that the guest is stopped, if it is there."""
+        present = self._guests.get(key)
+        if present is not None and present.attempt <= attempt and present.state in NICS_UP:
+            self._write(replace(present, state="stopped"))
+
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return the earliest time in the file."""
         by_host = self._nics_end.by_host

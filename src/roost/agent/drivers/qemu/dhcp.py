@@ -6,23 +6,40 @@ sends from its link-local address, and has the subnet-router anycast address, so
 
 import contextlib
 import os
+import re
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from ipaddress import IPv4Network, ip_address, ip_network
+from itertools import accumulate
 from pathlib import Path
 
+import structlog
+
 from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
-from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, vlan_commands
+from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, list_vlans_left, vlan_commands
 from roost.agent.drivers.state import write_whole
-from roost.seams.guests import NicSubnet
+from roost.platform.errors import reason_of
+from roost.seams.guests import NicSubnet, Route
 
 INTERFACE = "eth0"
 """Of the namespace."""
+LINKS = Path("/sys/class/net")
 METADATA_ADDRESS = "169.254.169.254"
 LEASE_S = 86400
 RA_INTERVAL_S = 60
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
+PREFIX_MIN = 64
+"""dnsmasq takes no range of a larger subnet."""
+MTU_MIN_V6 = 1280
+OPTION_BYTES = 255
+HOSTNAME = re.compile(
+    r"(?!(?:[\d.]+[smhdw]?|ignore|infinite)\Z)[a-z0-9][a-z0-9_-]{0,62}(\.[a-z0-9_-]{1,63})*", re.IGNORECASE
+)
+"""What dnsmasq takes for a name, and for no address, length of a lease, or word of its own."""
+
+log = structlog.get_logger()
 
 
 class SegmentFiles:
@@ -48,21 +65,21 @@ def render_configuration(nics: Sequence[NicPlan], files: SegmentFiles) -> str:
     ]
     mtu = min((nic.mtu for nic in nics), default=1500)
     for number, subnet in enumerate(subnets_of(nics)):
-        lines += _subnet_lines(subnet, tag=f"s{number}", mtu=mtu)
+        lines += _subnet_lines(subnet, prefixes_of(subnet, nics), tag=f"s{number}", mtu=mtu)
     if any(line.startswith("dhcp-range=") and ":" in line.split(",")[1] for line in lines):
-        lines += [f"ra-param={INTERFACE},mtu:{mtu},{RA_INTERVAL_S},0"]
+        lines += [f"ra-param={INTERFACE},mtu:{max(mtu, MTU_MIN_V6)},{RA_INTERVAL_S},0"]
     if any(subnet.ra_mode for subnet in subnets_of(nics)):
         lines += ["enable-ra"]
     return "\n".join(lines) + "\n"
 
 
-def _subnet_lines(subnet: NicSubnet, *, tag: str, mtu: int) -> list[str]:
+def _subnet_lines(subnet: NicSubnet, prefixes: Sequence[str], *, tag: str, mtu: int) -> list[str]:
     network = ip_network(subnet.cidr)
     if not isinstance(network, IPv4Network):
-        return _subnet_lines_v6(subnet, tag=tag)
+        return _subnet_lines_v6(subnet, prefixes, tag=tag)
     if not subnet.dhcp:
         return []
-    routes = [f"{route.destination},{route.nexthop}" for route in subnet.routes]
+    routes = [f"{route.destination},{route.nexthop}" for route in _fitting(subnet.routes)]
     if routes and subnet.gateway:  # whoever reads these reads no other
         routes.append(f"0.0.0.0/0,{subnet.gateway}")
     return [
@@ -75,15 +92,40 @@ def _subnet_lines(subnet: NicSubnet, *, tag: str, mtu: int) -> list[str]:
     ]
 
 
-def _subnet_lines_v6(subnet: NicSubnet, *, tag: str) -> list[str]:
-    """Return what dnsmasq is told of an IPv6 subnet: advertisements as ra_mode asks, addresses as address_mode does."""
+def _fitting(routes: Sequence[Route]) -> list[Route]:
+    """Return the first routes that an option has room for, beside the default route.
+
+    A subnet's own always fit. What does not is of other subnets of its network, by the gateway as the default route.
+    """
+    sizes = accumulate(5 + -(-ip_network(route.destination).prefixlen // 8) for route in routes)
+    return [route for route, size in zip(routes, sizes, strict=True) if size <= OPTION_BYTES - 5]
+
+
+def prefixes_of(subnet: NicSubnet, nics: Sequence[NicPlan]) -> list[str]:
+    """Return the prefixes of an IPv6 subnet that dnsmasq serves: of a large one those of addresses, else the first."""
     network = ip_network(subnet.cidr)
-    mode = {SLAAC: "ra-only", STATELESS: "ra-stateless"}.get(subnet.ra_mode or "", "static")
-    if mode == "static" and not _is_stateful(subnet):
+    if network.version == 4 or _mode_v6(subnet) is None:
         return []
+    own = [address for nic in nics for address in nic.addresses if ip_address(address) in network]
+    length = max(network.prefixlen, PREFIX_MIN)
+    addresses = own or [str(network.network_address)]
+    return sorted({str(ip_network(f"{address}/{length}", strict=False)) for address in addresses})
+
+
+def _mode_v6(subnet: NicSubnet) -> str | None:
+    """Return what dnsmasq does in an IPv6 subnet: advertises as ra_mode asks, gives addresses as address_mode does."""
+    mode = {SLAAC: "ra-only", STATELESS: "ra-stateless"}.get(subnet.ra_mode or "")
+    return mode or ("static" if _is_stateful(subnet) else None)
+
+
+def _subnet_lines_v6(subnet: NicSubnet, prefixes: Sequence[str], *, tag: str) -> list[str]:
+    mode = _mode_v6(subnet)
+    if mode is None:
+        return []
+    ranges = [prefix.replace("/", f",{mode},") for prefix in prefixes]
     servers = ",".join(f"[{server}]" for server in _of_version(subnet.dns, 6))
     return [
-        f"dhcp-range=set:{tag},{network.network_address},{mode},{network.prefixlen},{LEASE_S}",
+        *(f"dhcp-range=set:{tag},{words},{LEASE_S}" for words in ranges),
         *([f"dhcp-option=tag:{tag},option6:dns-server,{servers}"] if servers else []),
     ]
 
@@ -103,18 +145,15 @@ def render_hosts(nics: Sequence[NicPlan]) -> str:
         v4 = _of_version(nic.addresses, 4)[:1]
         stateful = [ip_network(subnet.cidr) for subnet in nic.subnets if _is_stateful(subnet)]
         v6 = [item for item in _of_version(nic.addresses, 6) if any(ip_address(item) in known for known in stateful)]
-        words = [nic.mac, *v4, *(f"[{address}]" for address in v6), *([nic.hostname] if nic.hostname else [])]
+        name = [nic.hostname] if HOSTNAME.fullmatch(nic.hostname) else []
+        words = [nic.mac, *v4, *(f"[{address}]" for address in v6), *name]
         lines.append(",".join(words))
     return "".join(f"{line}\n" for line in lines)
 
 
 def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, configuration: Path) -> str:
     """Return what a shell in a new namespace does. interface: the cable's other end, which goes to process pid."""
-    anycast = [
-        f"{ip_network(subnet.cidr).network_address}/{ip_network(subnet.cidr).prefixlen}"
-        for subnet in subnets_of(nics)
-        if ip_network(subnet.cidr).version == 6
-    ]
+    anycast = [prefix for subnet in subnets_of(nics) for prefix in prefixes_of(subnet, nics)]
     return "\n".join(
         [
             "set -e",
@@ -128,9 +167,13 @@ def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, confi
     )
 
 
+def _list_links() -> list[str]:
+    return os.listdir(LINKS)
+
+
 async def _delete_link(name: str) -> None:
     """Delete an interface, if there is one; that of a namespace that is about to end goes by itself."""
-    link = Path("/sys/class/net", name)
+    link = LINKS / name
     try:
         if link.exists():
             await run_program("ip", "link", "delete", name)
@@ -146,20 +189,34 @@ class Dhcp:
         self._folder = folder
         self._plugged: set[str] = set()
 
-    async def apply(self, nics: Sequence[NicPlan]) -> None:
+    async def apply(self, nics: Sequence[NicPlan], *, needed: Collection[SegmentPlan] = ()) -> None:
         """Have exactly those segments served that have guests here, and each know exactly its guests.
 
-        Raises ProgramFailed.
+        What fails for one segment is logged, and all else is done; where that one is needed, it is raised afterwards:
+        ProgramFailed, OSError.
         """
         nics_by_segment: dict[SegmentPlan, list[NicPlan]] = {}
         for nic in nics:
             nics_by_segment.setdefault(nic.segment, []).append(nic)
         keys = {segment.key for segment in nics_by_segment}
-        for folder in list(self._folder.iterdir()) if self._folder.exists() else []:
-            if folder.name not in keys:
-                await self._stop(SegmentFiles(folder))
-        for segment, own in nics_by_segment.items():
-            await self._serve(segment, own)
+        folders = list(self._folder.iterdir()) if self._folder.exists() else []
+        steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
+            *((None, partial(self._stop, SegmentFiles(folder))) for folder in folders if folder.name not in keys),
+            *((None, partial(_delete_link, name)) for name in list_vlans_left(_list_links(), keys)),
+            *((segment, partial(self._serve, segment, own)) for segment, own in nics_by_segment.items()),
+        ]
+        failures: list[ProgramFailed | OSError] = []
+        for segment, step in steps:
+            try:
+                await step()
+            except (ProgramFailed, OSError) as error:
+                if segment in needed:
+                    failures.append(error)
+                else:
+                    key = segment.key if segment else "one that has no guest"
+                    log.error("a segment's DHCP is not as it should be", segment=key, error=reason_of(error))
+        if failures:
+            raise failures[0]
 
     async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
         files = SegmentFiles(self._folder / segment.key)
@@ -187,18 +244,18 @@ class Dhcp:
         await self._start(segment, nics, files)
 
     async def _start(self, segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
+        self._plugged.discard(segment.key)
         files.pid.unlink(missing_ok=True)
-        if segment.tag is not None and not Path("/sys/class/net", segment.bridge).exists():
-            await run_program("ip", "-batch", "-", text="\n".join(vlan_commands(segment)) + "\n")
         await _delete_link(segment.interface)
         script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
         await run_program("unshare", "--net", "--", "sh", "-c", script)
         await self._plug(segment)
 
     async def _plug(self, segment: SegmentPlan) -> None:
-        """Plug the segment's cable into its bridge, again if it is plugged."""
+        """Plug the segment's cable into its bridge, again if it is plugged. What of a VLAN lacks is made."""
         words = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
-        await run_program("ip", "link", "set", *words.split())
+        commands = [*vlan_commands(segment, _list_links()), f"link set {words}"]
+        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
         self._plugged.add(segment.key)
 
     async def _stop(self, files: SegmentFiles) -> None:

@@ -10,22 +10,19 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
-from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
+from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, run_ip, set_links
-from roost.agent.drivers.qemu.image import CACHE, ensure_image
+from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
+from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import (
-    Contexts,
     MeetingPoint,
     Said,
     Sending,
@@ -33,8 +30,9 @@ from roost.agent.drivers.qemu.moves import (
     prepare_receiving,
     send_disk,
 )
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
-from roost.agent.drivers.qemu.plugs import replug, settle_nics
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics
+from roost.agent.drivers.qemu.options import QemuOptions
+from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -47,25 +45,6 @@ PRIVATE = 0o066
 DRAIN_S = 2.0
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class QemuOptions:
-    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own.
-
-    disks: the folder of root disks, which other hosts have too; None for one of this host's. tls: under which agents
-    meet.
-    """
-
-    host: str
-    directory: Path
-    bridges: Mapping[str, str]
-    machine: Machine
-    account: Account | None
-    migrate_listen: str = "0.0.0.0"
-    disks: Path | None = None
-    tls: Contexts | None = None
-    cache: Path = CACHE
 
 
 class QemuDriver(AgentState):
@@ -105,8 +84,7 @@ class QemuDriver(AgentState):
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
-                await run_ip(plug_commands(guest.nics_plugged))  # their bridge may be a new one
-                await set_links(guest.nics_plugged, up=guest.nics_up)
+                await plug_again(guest)
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
@@ -124,7 +102,7 @@ class QemuDriver(AgentState):
         if state != guest.meta.state:
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
-            self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
+            self._keep_own(guest, state=state, power_state="crashed" if died else None, resume=resume)
 
     # What there is.
 
@@ -135,7 +113,7 @@ class QemuDriver(AgentState):
     def list_guests(self) -> Sequence[ListedGuest]:
         """Return the guests that are made, as they are now."""
         over, guests = self._network.is_over, self._guests.values()
-        return [guest.listed(nics_up=guest.nics_up and not over) for guest in guests if guest.meta.is_made]
+        return [guest.listed(nics_up=guest.is_up and not over) for guest in guests if guest.meta.is_made]
 
     async def own_changes(self) -> Set[GuestKey]:
         """Wait until guests have changed by themselves, and return them."""
@@ -160,13 +138,17 @@ class QemuDriver(AgentState):
 
     def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
         guest.nics_up = state in NICS_UP
-        try:
-            self._keep(guest, state=state, power_state=power_state)
-        except OSError as error:  # a full disk: the next agent asks QEMU
-            log.error("what a guest did is not written", server_id=guest.meta.order.server_id, error=reason_of(error))
+        self._keep_own(guest, state=state, power_state=power_state)
         self._changed.add(guest.meta.order.key)
         self._changes.set()
         self._spawn(self._network.apply())
+
+    def _keep_own(self, guest: Guest, *, state: Desired, power_state: PowerState | None, **other: bool) -> None:
+        """Note what a guest did by itself, also on a full disk: the next agent asks QEMU."""
+        try:
+            self._keep(guest, state=state, power_state=power_state, **other)
+        except OSError as error:
+            log.error("what a guest did is not written", server_id=guest.meta.order.server_id, error=reason_of(error))
 
     def _keep(self, guest: Guest, *, state: Desired, power_state: PowerState | None = None, **other: bool) -> None:
         """Note and write what a guest is now, with a sequence that is higher than all before. Raises OSError."""
@@ -219,7 +201,7 @@ class QemuDriver(AgentState):
         check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image(self._options.cache)
-        await self._network.apply()
+        await self._network.apply(guest.nics)
         try:
             await guest.start(image, self._options.account, waits_for_memory=suspended)
             crash_point("guest.after-start")
@@ -240,7 +222,7 @@ class QemuDriver(AgentState):
 
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
-        await self._network.apply()
+        await self._network.apply(guest.nics if up else ())
         if guest.is_alive:
             await set_links(guest.nics_plugged, up=up)
 
@@ -262,7 +244,8 @@ class QemuDriver(AgentState):
         nics_before = guest.nics
         guest.change_order(order, plan_nics(order, self._options.bridges))
         if guest.nics != nics_before:
-            await self._network.apply()  # what it has no longer is dead from here on
+            needed = guest.nics if order.desired in NICS_UP else ()
+            await self._network.apply(needed)  # what it has no longer is dead from here on
         if order.desired == guest.meta.state and order.desired not in NICS_UP and order.meeting is None:
             return
         if order.desired in NICS_UP and order.meeting is not None:
@@ -326,6 +309,8 @@ class QemuDriver(AgentState):
         with contextlib.suppress(QmpError, LaunchFailed):
             await guest.drain_console()
         await guest.kill()
+        if self._guests.get(key, guest) is not guest:
+            return  # R51
         crash_point("guest.after-kill")
         guest.keep_console(self._options.directory / "consoles")
         shutil.rmtree(guest.files.folder, ignore_errors=True)
@@ -361,7 +346,7 @@ class QemuDriver(AgentState):
         image = await ensure_image(self._options.cache)
         has_disk = await self._disks.take_or_create(order)
         await guest.start(image, self._options.account, waits_for_memory=True)
-        await self._network.apply()
+        await self._network.apply(guest.nics)
         await prepare_receiving(guest, meeting, has_disk=has_disk)
         await meeting.wait_near()
         crash_point("receive.after-near")
@@ -417,6 +402,13 @@ class QemuDriver(AgentState):
         key = guest.meta.order.key
         await settle_nics(guest, is_here=lambda: self._guests.get(key) is guest, is_sent=lambda: key in self._sendings)
 
+    def cut_off(self, key: GuestKey, *, attempt: int) -> None:
+        """Have its NICs be down: soon after this returns, and before a later end holds for any."""
+        guest = self._guests.get(key)
+        if guest is not None and guest.meta.order.attempt <= attempt:
+            self._spawn(self._network.apply())
+            guest.keep(replace(guest.meta, cut_off=True))
+
     def nics_end_s(self, *, but_on: Set[str] = frozenset()) -> float | None:
         """Return when NICs go down."""
         return None if self._options.host in but_on else self._network.end_s
@@ -430,11 +422,11 @@ class QemuDriver(AgentState):
     def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
         """Have NICs go down then: soon after this returns, so that they may go down too early."""
         if self._options.host not in but_on:
+            self._spawn(self._network.apply())  # it runs later, and also where this cannot be written
             self._network.note_end(at_s)
-            self._spawn(self._network.apply())
 
     def _nics(self) -> list[tuple[NicPlan, bool]]:
-        return [(nic, guest.nics_up) for guest in self._guests.values() for nic in guest.nics]
+        return [(nic, guest.is_up) for guest in self._guests.values() for nic in guest.nics]
 
     # Beside orders.
 

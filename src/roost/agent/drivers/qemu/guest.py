@@ -57,6 +57,7 @@ CONSOLE_KEPT_S = 86400.0
 class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is written of a guest. is_made: its launch came to its end. leaving: its memory is another host's by now.
 
+    cut_off: its NICs are down for good.
     plugs: the NICs that its QEMU has, or had last; perhaps others that it was about to get or to lose.
     """
 
@@ -66,6 +67,7 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int = 0
     is_made: bool = False
     leaving: bool = False
+    cut_off: bool = False
     power_state: PowerState | None = None
     resume: bool = False
     plugs: tuple[Plug, ...] = ()
@@ -106,6 +108,11 @@ class Guest:
     def is_alive(self) -> bool:
         """Return whether its QEMU runs."""
         return self._qmp is not None and self._qmp.is_open
+
+    @property
+    def is_up(self) -> bool:
+        """Return whether its NICs are to be up, and may be."""
+        return self.nics_up and not self.meta.cut_off
 
     @property
     def has_ended(self) -> bool:

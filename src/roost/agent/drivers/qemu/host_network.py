@@ -35,9 +35,9 @@ class HostNetwork:
         return self.end_s is not None and self.end_s <= now_s()
 
     def note_end(self, at_s: float | None) -> None:
-        """Write down when the NICs go down; it holds once this is applied."""
-        write_whole(self._file, str(at_s).encode())
+        """Note and write when the NICs go down; it holds once this is applied. Raises OSError."""
         self.end_s = at_s
+        write_whole(self._file, str(at_s).encode())
 
     def apply_now(self) -> None:
         """Have the rules be as they should be, before this returns. Raises ProgramFailed."""
@@ -48,11 +48,14 @@ class HostNetwork:
         except (OSError, subprocess.SubprocessError) as error:
             raise ProgramFailed(f"nft does not take the rules: {error}") from error
 
-    async def apply(self) -> None:
-        """Have rules and DHCP be as the guests are. Raises ProgramFailed."""
+    async def apply(self, needed: Iterable[NicPlan] = ()) -> None:
+        """Have rules and DHCP be as the guests are.
+
+        Raises ProgramFailed, and OSError where DHCP fails on the segment of a NIC that is needed.
+        """
         async with self._applying:
             await run_program("nft", "-f", "-", text=self._table())
-            await self._dhcp.apply([nic for nic, _ in self._nics_wanted()])
+            await self._dhcp.apply([nic for nic, _ in self._nics_wanted()], needed={nic.segment for nic in needed})
 
     def _table(self) -> str:
         seconds = None if self.end_s is None else int(self.end_s - now_s())

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
 from itertools import zip_longest
 
@@ -25,6 +25,7 @@ TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 FLAT, VLAN = "flat", "vlan"
 TAGS = range(1, 4095)
+VLAN_LINK = re.compile("r[bl][0-9a-f]{12}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 Addresses = IPv4Network | IPv6Network
@@ -127,18 +128,29 @@ def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, str], ...
 # What ip is told.
 
 
-def vlan_commands(segment: SegmentPlan) -> list[str]:
-    """Return what makes the bridge of a VLAN, for `ip -batch`; none for another segment."""
+def vlan_commands(segment: SegmentPlan, present: Collection[str]) -> list[str]:
+    """Return what makes of a VLAN's bridge what is not present, for `ip -batch`; nothing for another segment."""
     if segment.tag is None:
         return []
     tagged = f"rl{segment.key}"
+    parts = {
+        segment.bridge: f"link add {segment.bridge} type bridge",
+        tagged: f"link add link {segment.uplink} name {tagged} type vlan id {segment.tag}",
+    }
     return [
-        f"link add {segment.bridge} type bridge",
-        f"link add link {segment.uplink} name {tagged} type vlan id {segment.tag}",
+        *(command for name, command in parts.items() if name not in present),
         f"link set {tagged} master {segment.bridge}",
         f"link set {tagged} up",
         f"link set {segment.bridge} up",
     ]
+
+
+def list_vlans_left(present: Iterable[str], keys: Collection[str]) -> list[str]:
+    """Return the interfaces of VLANs whose segments have no guest here: they would keep others from their tags.
+
+    keys: of the segments that have guests.
+    """
+    return sorted(name for name in present if VLAN_LINK.fullmatch(name) and name[2:] not in keys)
 
 
 def plug_commands(nics: Iterable[NicPlan]) -> list[str]:

@@ -14,7 +14,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.host_network import run_ip
+from roost.agent.drivers.qemu.host_network import run_ip, set_links
 from roost.agent.drivers.qemu.nics import NicRefused, link_commands, open_taps, plug_commands
 from roost.agent.drivers.qemu.qmp import QmpError
 
@@ -44,6 +44,15 @@ async def replug(guest: Guest) -> None:
                 await _plug(guest, plug)
             elif plug not in kept:
                 raise LaunchFailed(f"the guest has not let go of the NIC {plug.mac} since it lost it")
+
+
+async def plug_again(guest: Guest) -> None:
+    """Plug a guest's NICs, whose bridge may be a new one. Where that fails, it is logged: other guests have theirs."""
+    try:
+        await run_ip(plug_commands(guest.nics_plugged))
+        await set_links(guest.nics_plugged, up=guest.nics_up)
+    except ProgramFailed as error:
+        log.error("a guest's NICs are not plugged", server_id=guest.meta.order.server_id, error=str(error))
 
 
 async def _unplug(guest: Guest, gone: Sequence[Plug]) -> list[Plug]:

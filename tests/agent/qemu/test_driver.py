@@ -1,0 +1,114 @@
+"""What the driver writes, and what holds where it cannot be written: on no QEMU."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from tests.agent.qemu.orders import SERVER_ID, make_order
+
+from roost.agent.drivers.qemu.command import Machine, plan_plugs
+from roost.agent.drivers.qemu.driver import QemuDriver
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.host_network import HostNetwork
+from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
+from roost.agent.drivers.qemu.options import QemuOptions
+from roost.agent.drivers.qemu.plugs import plug_again
+from roost.agent.lease import now_s
+
+MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
+BRIDGES = {"rack1": "br0"}
+TAP = "rt0a1b2c3d4e5f"
+KEY = (SERVER_ID, "h1")
+
+
+class NotedNetwork(HostNetwork):
+    """Notes which rules it would make, and for whom DHCP is needed."""
+
+    def __init__(self, directory: Path, driver: QemuDriver) -> None:
+        super().__init__(directory, driver._nics, kernel_is_new=False)
+        self.tables: list[str] = []
+        self.needed: list[tuple[NicPlan, ...]] = []
+
+    async def apply(self, needed: object = ()) -> None:
+        self.tables.append(self._table())
+        self.needed.append(needed)  # type: ignore[arg-type]
+
+
+class NotedDriver(QemuDriver):
+    """Has one guest that runs, as far as it knows."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(QemuOptions(host="h1", directory=directory, bridges=BRIDGES, machine=MACHINE, account=None))
+        self.network = self._network = NotedNetwork(directory, self)
+        order = make_order()
+        meta = GuestMeta(order=order, state="running", machine=MACHINE, is_made=True)
+        self.guest = Guest(meta, self._files(SERVER_ID), plan_nics(order, BRIDGES), self._on_change)
+        self.guest.keep(meta)
+        self.guest.nics_up = True
+        self._guests[KEY] = self.guest
+
+    @property
+    def is_up(self) -> bool:
+        return f'elements = {{ "{TAP}"' in self.network.tables[-1].split("flags timeout")[1].split("}")[0]
+
+
+async def test_a_later_end_holds_also_where_it_cannot_be_written(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    (tmp_path / "nics-end.new").mkdir()  # as unwritable as on a full disk
+    with pytest.raises(OSError, match="directory"):
+        driver.end_nics(now_s() + 100.0)
+    await asyncio.sleep(0)
+    assert f'"{TAP}" timeout' in driver.network.tables[-1]
+    assert driver.nics_end_s() is not None
+
+
+async def test_a_guest_that_is_cut_off_is_down_before_a_later_end_holds_and_for_the_next_agent(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    driver.cut_off(KEY, attempt=0)
+    driver.end_nics(None)
+    await asyncio.sleep(0)
+    assert driver.is_up, "of a higher attempt"
+    driver.network.tables.clear()
+    driver.cut_off(KEY, attempt=1)
+    driver.end_nics(now_s() + 100.0)
+    await asyncio.sleep(0)
+    assert driver.network.tables
+    assert not any(f'"{TAP}" timeout' in table for table in driver.network.tables)
+    (listed,) = driver.list_guests()
+    assert not any(nic.up for nic in listed.nics)
+    assert msgspec.json.decode(driver.guest.files.meta.read_bytes(), type=GuestMeta).cut_off
+
+
+async def test_a_guest_that_an_agent_cannot_write_about_is_found_all_the_same(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    driver._guests.clear()
+    driver.guest.files.meta.with_suffix(".new").mkdir()
+    with capture_logs() as logs:
+        await driver._find(driver._files(SERVER_ID), kernel_is_new=False)
+    assert [guest.state for guest in driver.list_guests()] == ["stopped"]
+    assert [line["event"] for line in logs] == ["what a guest did is not written"]
+
+
+async def test_a_guest_goes_down_whatever_becomes_of_its_dhcp(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    await driver._set_nics(driver.guest, up=True)
+    await driver._set_nics(driver.guest, up=False)
+    assert driver.network.needed == [driver.guest.nics, ()]
+
+
+async def test_a_guest_whose_nics_cannot_be_plugged_is_logged(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    with capture_logs() as logs:
+        driver.guest.meta = msgspec.structs.replace(driver.guest.meta, plugs=tuple(plan_plugs(driver.guest.nics, [])))
+        await plug_again(driver.guest)
+    assert [line["event"] for line in logs] == ["a guest's NICs are not plugged"]
+
+
+async def test_who_removes_a_guest_leaves_the_one_that_was_launched_meanwhile(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    former = Guest(driver.guest.meta, driver.guest.files, (), driver._on_change)
+    await driver._remove(former)
+    assert driver._guests[KEY] is driver.guest
+    assert driver.guest.files.meta.exists()
