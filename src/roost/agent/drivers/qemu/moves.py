@@ -22,6 +22,7 @@ from msgspec import Struct
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import Guest
+from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
@@ -342,6 +343,8 @@ class Sending:
             migration = await self.guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
                 raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
+            if self._mirrors:
+                await check_mirror(self.guest)
             ram = migration.get("ram", {})
             if migration.get("status") == "active" and ram.get("transferred"):
                 await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
@@ -415,29 +418,3 @@ class Sending:
             await relay(local, await connect(self.source, channel, self._tls))
         finally:
             local[1].close()
-
-
-async def mirror_disk(guest: Guest, path: Path) -> None:
-    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
-    server = {"type": "unix", "path": str(path)}
-    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
-    await guest.qmp.execute("blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full")
-    while (job := await _find_job(guest)) is None or not job["ready"]:
-        if job is None:
-            raise LaunchFailed("the root disk was not copied")
-        await asyncio.sleep(LOOK_S)
-
-
-async def end_mirror(guest: Guest, *, force: bool = False) -> None:
-    """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
-    async with asyncio.timeout(FINISH_S):
-        if await _find_job(guest) is not None:
-            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-        while await _find_job(guest) is not None:
-            await asyncio.sleep(LOOK_S)
-    await guest.qmp.execute("blockdev-del", node_name="far")
-
-
-async def _find_job(guest: Guest) -> dict[str, Any] | None:
-    jobs: list[dict[str, Any]] = await guest.qmp.execute("query-block-jobs")
-    return next((job for job in jobs if job["device"] == "mirror"), None)
