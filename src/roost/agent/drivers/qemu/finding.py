@@ -65,10 +65,12 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
     state: Desired = guest.meta.state
     if status == UNKNOWN:
         return state
+    guest.files.memory_half.unlink(missing_ok=True)
     if not status:
         await guest.kill()
         return "suspended" if guest.files.memory.exists() and state != "stopped" else "stopped"
     if guest.meta.leaving or state == "paused":
+        await Sending.end_leftovers(guest)
         await guest.qmp.execute("stop")
     elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
         await Sending.end_leftovers(guest)

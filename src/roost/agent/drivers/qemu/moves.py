@@ -384,8 +384,7 @@ class Sending:
     @classmethod
     async def end_leftovers(cls, guest: Guest) -> None:
         """Have a guest's QEMU send nothing, whoever had it do so."""
-        with contextlib.suppress(QmpError, LaunchFailed):
-            await guest.qmp.execute("migrate_cancel")
+        await guest.cancel_migration()
         with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
             if guest.meta.order.disk_gb:
                 await end_mirror(guest, force=True)
