@@ -276,7 +276,7 @@ class QemuDriver(AgentState):
         await self._become(guest, order)
         self._keep(guest, state=order.desired)
         if order.desired in NICS_UP:
-            guest.files.memory.unlink(missing_ok=True)
+            await asyncio.to_thread(guest.files.memory.unlink, missing_ok=True)
 
     async def _become(self, guest: Guest, order: GuestOrder) -> None:
         if order.desired == "stopped":
@@ -316,7 +316,7 @@ class QemuDriver(AgentState):
         if guest is not None:
             await self._remove(guest)
         if disk:
-            self._disks.delete(key[0])
+            await asyncio.to_thread(self._disks.delete, key[0])
 
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
@@ -328,7 +328,7 @@ class QemuDriver(AgentState):
         await guest.kill()
         crash_point("guest.after-kill")
         guest.keep_console(self._options.directory / "consoles")
-        shutil.rmtree(guest.files.folder, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, guest.files.folder, ignore_errors=True)
         self._guests.pop(key, None)
         await self._network.apply()
 

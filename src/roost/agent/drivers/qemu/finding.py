@@ -1,5 +1,6 @@
 """What a new agent finds: the guests that the one before left, and what is right for each of them."""
 
+import asyncio
 import shutil
 from collections.abc import Mapping
 
@@ -65,7 +66,7 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
     state: Desired = guest.meta.state
     if status == UNKNOWN:
         return state
-    guest.files.memory_half.unlink(missing_ok=True)
+    await asyncio.to_thread(guest.files.memory_half.unlink, missing_ok=True)
     if not status:
         await guest.kill()
         return "suspended" if guest.files.memory.exists() and state != "stopped" else "stopped"
@@ -86,5 +87,5 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
     elif state in ("stopped", "suspended"):
         await guest.kill()
     if state in NICS_UP:
-        guest.files.memory.unlink(missing_ok=True)
+        await asyncio.to_thread(guest.files.memory.unlink, missing_ok=True)
     return state

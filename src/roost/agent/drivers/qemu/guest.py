@@ -274,7 +274,7 @@ class Guest:
             await self.wait_migration("completed", within_s=MEMORY_S)
         except BaseException:
             await self.cancel_migration()
-            half.unlink(missing_ok=True)
+            await asyncio.to_thread(half.unlink, missing_ok=True)
             raise
         finally:
             os.close(fd)

@@ -187,7 +187,8 @@ class Meeting:
                 if not chunk:
                     raise LaunchFailed("the source's agent ended the migration before the whole root disk was here")
                 remaining -= await asyncio.to_thread(file.write, chunk)
-            os.fsync(file.fileno())
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
         self.answer(Said(near=True))
         return path.stat().st_size > 0
 
