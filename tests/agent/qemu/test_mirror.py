@@ -20,6 +20,7 @@ from roost.agent.drivers.qemu.moves import Said, Sending
 READY = {"status": "ready", "ready": True}
 WHOLE = {"status": "concluded", "ready": False}
 FULL = {**WHOLE, "error": "No space left on device"}
+STATUSES = {"migrate": "pre-switchover", "migrate-continue": "completed", "migrate_cancel": "cancelled"}
 JOB_STARTED = "blockdev-mirror"
 
 
@@ -28,7 +29,7 @@ class Qemu:
 
     def __init__(self, *, job: dict[str, Any] | None = None, ends_as: dict[str, Any] = WHOLE) -> None:
         self.job, self.ends_as = job, ends_as
-        self.has_migrated = False
+        self.status = "none"
 
     def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what it says, as QEMU 7.2 does."""
@@ -45,11 +46,10 @@ class Qemu:
                 self.job = None
             case "query-block-jobs":
                 told["return"] = [] if self.job is None else [{"device": "mirror", **self.job}]
-            case "migrate-continue":
-                self.has_migrated = True
+            case "migrate" | "migrate-continue" | "migrate_cancel" as command:
+                self.status = STATUSES[command]
             case "query-migrate":
-                status = "completed" if self.has_migrated else "pre-switchover"
-                told["return"] = {"status": status, "ram": {"transferred": 1, "remaining": 0}}
+                told["return"] = {"status": self.status, "ram": {"transferred": 1, "remaining": 0}}
         return [{"id": said["id"], **told}]
 
 
@@ -125,7 +125,7 @@ async def test_memory_is_not_sent_after_a_disk_that_is_not_whole(tmp_path: Path)
         qemu.job = FULL
         with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
             await sending.finish()
-        assert not qemu.has_migrated
+        assert qemu.status == "pre-switchover"
 
 
 async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None:
@@ -134,6 +134,15 @@ async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None
         await sending.finish()
         said = [item["execute"] for item in heard]
         assert said.index("job-dismiss") < said.index("migrate-continue")
+
+
+async def test_what_is_given_to_qemus_account_is_where_it_can_replace_nothing(tmp_path: Path) -> None:
+    async with held(tmp_path, Qemu()) as (sending, heard):
+        files = sending.guest.files
+        arguments = {item["execute"]: item.get("arguments") for item in heard}
+        assert arguments["migrate"] == {"uri": f"unix:{files.folder / 'mem-out'}"}
+        assert arguments["blockdev-add"]["server"]["path"] == str(files.folder / "nbd-out")
+        assert list(files.run.iterdir()) == [files.qmp]
 
 
 async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:

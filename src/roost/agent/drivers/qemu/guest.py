@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -248,8 +249,7 @@ class Guest:
         if (pid := self.find_process()) is not None:
             await end_process(pid)
         await self.disconnect()
-        for path in (self.files.pid, self.files.qmp):
-            path.unlink(missing_ok=True)
+        await asyncio.to_thread(shutil.rmtree, self.files.run, ignore_errors=True)
 
     async def list_devices(self) -> set[str]:
         """Return the ids of its QEMU's devices. Raises QmpError, LaunchFailed."""

@@ -24,6 +24,7 @@ from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.agent.drivers.qemu.sockets import socket_name
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
 
@@ -259,7 +260,9 @@ class MeetingPoint:
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
                 return
             if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
-                return await relay((reader, writer), await asyncio.open_unix_connection(socket))
+                with socket_name(socket) as name:
+                    local = await asyncio.open_unix_connection(name)
+                return await relay((reader, writer), local)
             log.warning("a stranger wants to send memory", channel=hello.channel)
         except (LaunchFailed, OSError) as error:
             log.warning("a stream of a live migration ends", error=str(error))
@@ -400,8 +403,8 @@ class Sending:
             self._control[1].close()
 
     async def _serve(self, channel: str) -> Path:
-        """Return a socket whose one connection goes to the destination."""
-        path = self.guest.files.run / f"{channel}-out"
+        """Return a socket whose one connection goes to the destination; nothing of QEMU's account can replace it."""
+        path = self.guest.files.folder / f"{channel}-out"
         path.unlink(missing_ok=True)
 
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -410,7 +413,7 @@ class Sending:
 
         self._servers.append(await asyncio.start_unix_server(carry, path))
         if self._account is not None:
-            os.chown(path, self._account.uid, self._account.gid)
+            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
         return path
 
     async def _carry(self, channel: str, local: Streams) -> None:
