@@ -50,7 +50,7 @@ async def test_a_stream_goes_to_no_link(tmp_path: Path) -> None:
         meeting.sockets[MEMORY] = tmp_path / "mem"
         async with connection(source, MEMORY) as (reader, writer):
             writer.write(b"words for root")
-            assert await reader.read() == b""
+            assert await asyncio.wait_for(reader.read(), 5) == b""
     server.close()
     assert came == []
 

@@ -10,22 +10,19 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
-from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
+from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, run_ip, set_links
-from roost.agent.drivers.qemu.image import CACHE, ensure_image
+from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import (
-    Contexts,
     MeetingPoint,
     Said,
     Sending,
@@ -34,6 +31,7 @@ from roost.agent.drivers.qemu.moves import (
     send_disk,
 )
 from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
+from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import AgentState, write_whole
@@ -47,25 +45,6 @@ PRIVATE = 0o066
 DRAIN_S = 2.0
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class QemuOptions:
-    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own.
-
-    disks: the folder of root disks, which other hosts have too; None for one of this host's. tls: under which agents
-    meet.
-    """
-
-    host: str
-    directory: Path
-    bridges: Mapping[str, str]
-    machine: Machine
-    account: Account | None
-    migrate_listen: str = "0.0.0.0"
-    disks: Path | None = None
-    tls: Contexts | None = None
-    cache: Path = CACHE
 
 
 class QemuDriver(AgentState):
