@@ -18,9 +18,16 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
-from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.finding import (
+    WITHOUT_MEMORY,
+    find_again,
+    find_status,
+    read_guest,
+    settle_guest,
+    wait_answer,
+)
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, run_ip, set_links
+from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import (
     MeetingPoint,
@@ -30,9 +37,9 @@ from roost.agent.drivers.qemu.moves import (
     prepare_receiving,
     send_disk,
 )
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import replug, settle_nics
+from roost.agent.drivers.qemu.plugs import replug, set_taps, settle_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -83,9 +90,8 @@ class QemuDriver(AgentState):
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
-            if guest.is_alive:
-                await run_ip(plug_commands(guest.nics_plugged))  # their bridge may be a new one
-                await set_links(guest.nics_plugged, up=guest.nics_up)
+            await set_taps(guest)
+            self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
@@ -97,6 +103,9 @@ class QemuDriver(AgentState):
         if not guest.meta.is_made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
             return await self._remove(guest)
         self._guests[guest.meta.order.key] = guest
+        await self._settle(guest, status, kernel_is_new=kernel_is_new)
+
+    async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
         with guest.at_work():
             state = await settle_guest(guest, status)
         guest.nics_up = state in NICS_UP
@@ -104,6 +113,14 @@ class QemuDriver(AgentState):
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
             self._keep(guest, state=state, power_state="crashed" if died else None, resume=resume)
+
+    async def _settle_again(self, guest: Guest, status: str) -> None:
+        """Take a guest as it is, whose QEMU answers again."""
+        await self._settle(guest, status)
+        await self._network.apply()
+        await set_taps(guest)
+        self._changed.add(guest.meta.order.key)
+        self._changes.set()
 
     # What there is.
 
@@ -226,6 +243,7 @@ class QemuDriver(AgentState):
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
+        await find_again(guest, self._settle_again, desired=order.desired)
         try:
             with failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
@@ -299,7 +317,8 @@ class QemuDriver(AgentState):
 
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
-        guest.working = True
+        async with guest.finding:
+            guest.working = True
         await self._forget_sending(key)
         self._point.forget(key)
         with contextlib.suppress(QmpError, LaunchFailed):

@@ -91,6 +91,7 @@ class Guest:
         self.nics_up = False
         self.working = False
         self.plugging = asyncio.Lock()
+        self.finding = asyncio.Lock()
         self.ended = asyncio.Event()
         self.ended.set()
         self.reason = ""

@@ -20,8 +20,9 @@ async def mirror_disk(guest: Guest, path: Path) -> None:
     """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
     server = {"type": "unix", "path": str(path)}
     await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
-    job = {"job_id": "mirror", "device": "disk", "target": "far", "sync": "full", "auto_dismiss": False}
-    await guest.qmp.execute("blockdev-mirror", **job)
+    await guest.qmp.execute(
+        "blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full", auto_dismiss=False
+    )
     while not await check_mirror(guest):
         await asyncio.sleep(LOOK_S)
 

@@ -14,7 +14,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.host_network import run_ip
+from roost.agent.drivers.qemu.host_network import run_ip, set_links
 from roost.agent.drivers.qemu.nics import NicRefused, link_commands, open_taps, plug_commands
 from roost.agent.drivers.qemu.qmp import QmpError
 
@@ -76,6 +76,16 @@ async def _plug(guest: Guest, plug: Plug) -> None:
         await guest.qmp.send_file(plug.tap, fd)
         await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
     await guest.qmp.execute("device_add", properties=nic_device(plug))
+
+
+async def set_taps(guest: Guest) -> None:
+    """Have a running guest's taps be in their bridges, which may be new ones, and up if they are to be.
+
+    Raises ProgramFailed.
+    """
+    if guest.is_alive:
+        await run_ip(plug_commands(guest.nics_plugged))
+        await set_links(guest.nics_plugged, up=guest.nics_up)
 
 
 async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:
