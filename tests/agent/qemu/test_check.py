@@ -46,7 +46,7 @@ def test_a_machine_with_everything_is_fine() -> None:
             {"bridges": frozenset()},
             "There is no bridge br0 for physical network rack1: ip link add br0 type bridge",
         ),
-        ({"state": Path("/", "x" * 60)}, f"--state /{'x' * 60} is too long: 51 characters are the most"),
+        ({"state": Path("/", "x" * 60)}, f"--state /{'x' * 60} is too long: 55 characters are the most"),
         (
             {"asked": replace(ASKED, disks=Path("/srv/disks")), "has_disks": False},
             "There is no folder --disks /srv/disks: mount what the hosts share",

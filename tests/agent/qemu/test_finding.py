@@ -35,13 +35,13 @@ class ScriptedGuest(Guest):
     ("state", "status", "memory", "found", "did"),
     [
         ("running", "running", False, "running", []),
-        ("running", "paused", False, "running", ["migrate_cancel", "cont"]),
-        ("running", "postmigrate", True, "running", ["migrate_cancel", "cont"]),
+        ("running", "paused", False, "running", ["migrate_cancel", "query-migrate", "cont"]),
+        ("running", "postmigrate", True, "running", ["migrate_cancel", "query-migrate", "cont"]),
         ("running", "io-error", False, "paused", []),
         ("running", "", False, "stopped", ["kill"]),
         ("running", "", True, "suspended", ["kill"]),
         ("running", UNKNOWN, False, "running", []),
-        ("paused", "running", False, "paused", ["stop"]),
+        ("paused", "running", False, "paused", ["migrate_cancel", "query-migrate", "stop"]),
         ("paused", "", False, "stopped", ["kill"]),
         ("stopped", "", False, "stopped", ["kill"]),
         ("stopped", "prelaunch", False, "stopped", ["kill"]),
@@ -51,7 +51,7 @@ class ScriptedGuest(Guest):
         ("suspended", "running", True, "running", []),
         ("incoming", "paused", False, "incoming", []),
         ("incoming", "running", False, "running", []),
-        ("leaving", "postmigrate", False, "stopped", ["stop"]),
+        ("leaving", "postmigrate", False, "stopped", ["migrate_cancel", "query-migrate", "stop"]),
         ("leaving", "", False, "stopped", ["kill"]),
     ],
 )
@@ -65,9 +65,11 @@ async def test_a_guest_is_what_was_reported_unless_it_runs(
     guest = ScriptedGuest(meta, GuestFiles(tmp_path, tmp_path / "disk"))
     if memory:
         guest.files.memory.write_text("")
+    guest.files.memory_half.write_text("what an agent that died had begun")
     assert await settle_guest(guest, status) == found
     assert guest.asked_for == did
     assert guest.files.memory.exists() == (memory and found == "suspended")
+    assert guest.files.memory_half.exists() == (status == UNKNOWN)
 
 
 async def test_a_folder_in_which_nothing_was_made_is_deleted(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """A guest that goes on, whose monitor is scripted: what its disk does to it."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent.qemu.orders import make_order
+from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
@@ -74,3 +76,44 @@ async def test_what_is_known_of_a_guest_is_known_also_where_it_cannot_be_written
     with pytest.raises(OSError, match="directory"):
         guest.keep(meta)
     assert guest.meta.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reason"),
+    [
+        (["active", "failed"], "the memory was not copied: No space left on device"),
+        (["active", "active", "cancelling", "cancelled"], "the memory was not copied within 0 s"),
+        (["completed"], None),
+    ],
+)
+async def test_memory_that_cannot_be_written_leaves_no_file_and_no_migration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statuses: list[str], reason: str | None
+) -> None:
+    if reason and "within" in reason:
+        monkeypatch.setattr("roost.agent.drivers.qemu.guest.MEMORY_S", 0.01)
+
+    def answer(said: dict[str, Any]) -> list[dict[str, Any]]:
+        told: Any = [] if said["execute"] == "qom-list" else {}
+        if said["execute"] == "query-migrate":
+            is_cancelled = any(item["execute"] == "migrate_cancel" for item in heard)
+            if statuses[1:] and (is_cancelled or statuses[1] == "failed"):
+                statuses.pop(0)
+            told = {"status": statuses[0], "error-desc": "No space left on device"}
+        return [{"id": said["id"], "return": told}]
+
+    files = GuestFiles(tmp_path, tmp_path / "disk.qcow2")
+    files.run.mkdir()
+    meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, is_made=True)
+    guest = Guest(meta, files, (), lambda _guest, _event: None)
+    async with monitor(files.qmp, answer) as heard:
+        await guest.connect()
+        with pytest.raises(LaunchFailed, match=reason) if reason else contextlib.nullcontext():
+            await guest.write_memory()
+        cancels = [item["execute"] for item in heard].count("migrate_cancel")
+        [capabilities] = [item["arguments"] for item in heard if item["execute"] == "migrate-set-capabilities"]
+        assert capabilities == {"capabilities": [{"capability": "pause-before-switchover", "state": False}]}
+        await guest.disconnect()
+    assert cancels == (reason is not None)
+    assert statuses[0] in ("failed", "cancelled", "completed"), "it is over"
+    assert files.memory.exists() == (reason is None)
+    assert not files.memory_half.exists()

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import random
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -146,6 +148,22 @@ async def test_a_disk_comes_as_it_is(tmp_path: Path, size: int, disk_gb: int, ha
         assert await meeting.receive_disk(tmp_path / "here") is has_disk
         await sending
     assert (tmp_path / "here").read_bytes() == (content if has_disk else b"")
+
+
+async def test_a_disk_is_written_out_whole_while_the_agent_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []
+
+    def sync(fd: int) -> None:
+        synced.append((os.fstat(fd).st_size, threading.current_thread() is threading.main_thread()))
+
+    monkeypatch.setattr("os.fsync", sync)
+    async with point() as (_, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x" * 100), source, None))
+        assert await meeting.receive_disk(tmp_path / "here")
+        await sending
+    assert synced == [(100, False)]
 
 
 async def test_a_disk_that_comes_in_part_is_none(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from roost.platform.errors import RoostError
 
 PROGRAM_S = 30.0
 LOOK_S = 0.02
+PID_BYTES = 32
 WORDS_MAX = 300
 """Characters of a program's error that are told."""
 
@@ -112,14 +113,26 @@ def search_path() -> str:
 
 
 def find_process(pid_file: Path, *words: str) -> int | None:
-    """Return the process that the file names, if it lives and its command line has all these words."""
+    """Return the process that the file names, if it lives and its command line has all these words.
+
+    The file may be written by an account that is not trusted: a link or a pipe in its place names none.
+    """
     try:
-        pid = int(pid_file.read_text().strip())
+        pid = int(_read_start(pid_file))
         command_line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, ValueError, IndexError):
         return None
     return pid if state != "Z" and {word.encode() for word in words} <= set(command_line) else None
+
+
+def _read_start(path: Path) -> bytes:
+    """Return the first bytes of a file, and never wait for them. Raises OSError, also where it is a link."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(fd, PID_BYTES)
+    finally:
+        os.close(fd)
 
 
 async def end_process(pid: int, *, timeout_s: float = PROGRAM_S) -> None:

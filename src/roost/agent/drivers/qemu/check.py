@@ -29,7 +29,7 @@ PROBE_S = 10.0
 LOOK_S = 0.1
 SOCKET_CHARS_MAX = 107
 """Of a Unix socket's path."""
-SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/mem-out")
+SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/mem")
 PACKAGES: Mapping[str, str] = {
     PROGRAM: "qemu-system-x86",
     "qemu-img": "qemu-utils",

@@ -66,14 +66,16 @@ class Plug(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class GuestFiles:
     """Where a guest's files are. run: the folder that QEMU may write in; all else but the disk is the agent's.
 
-    meta: what the driver knows of it. qmp: QEMU's monitor. memory: of a guest that is suspended. console: what it said
-    last. errors: what its QEMU said. is_shared: the disk is in a folder that hosts share.
+    meta: what the driver knows of it. qmp: QEMU's monitor. memory: of a guest that is suspended. memory_half: the same
+    while it is written. console: what it said last. errors: what its QEMU said. is_shared: the disk is in a folder that
+    hosts share.
     """
 
     def __init__(self, folder: Path, disk: Path, *, is_shared: bool = False) -> None:
         self.folder, self.run, self.disk, self.is_shared = folder, folder / "run", disk, is_shared
         self.qmp, self.pid = self.run / "qmp", self.run / "pid"
         self.meta, self.memory = folder / "meta.json", folder / "memory"
+        self.memory_half = folder / "memory.new"
         self.console, self.errors = folder / "console.log", folder / "qemu.log"
 
 

@@ -18,7 +18,14 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
-from roost.agent.drivers.qemu.finding import WITHOUT_MEMORY, find_status, read_guest, settle_guest
+from roost.agent.drivers.qemu.finding import (
+    WITHOUT_MEMORY,
+    find_again,
+    find_status,
+    read_guest,
+    settle_guest,
+    wait_answer,
+)
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
 from roost.agent.drivers.qemu.image import ensure_image
@@ -32,7 +39,7 @@ from roost.agent.drivers.qemu.moves import (
 )
 from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
+from roost.agent.drivers.qemu.plugs import plug_again, replug, set_taps, settle_nics
 from roost.agent.drivers.qemu.qmp import Event, QmpError
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -83,8 +90,8 @@ class QemuDriver(AgentState):
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
-            if guest.is_alive:
-                await plug_again(guest)
+            await plug_again(guest)
+            self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(self._drain_consoles())
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
@@ -96,6 +103,9 @@ class QemuDriver(AgentState):
         if not guest.meta.is_made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
             return await self._remove(guest)
         self._guests[guest.meta.order.key] = guest
+        await self._settle(guest, status, kernel_is_new=kernel_is_new)
+
+    async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
         with guest.at_work():
             state = await settle_guest(guest, status)
         guest.nics_up = state in NICS_UP
@@ -103,6 +113,14 @@ class QemuDriver(AgentState):
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
             self._keep_own(guest, state=state, power_state="crashed" if died else None, resume=resume)
+
+    async def _settle_again(self, guest: Guest, status: str) -> None:
+        """Take a guest as it is, whose QEMU answers again."""
+        await self._settle(guest, status)
+        await self._network.apply()
+        await set_taps(guest)
+        self._changed.add(guest.meta.order.key)
+        self._changes.set()
 
     # What there is.
 
@@ -229,6 +247,7 @@ class QemuDriver(AgentState):
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
+        await find_again(guest, self._settle_again, desired=order.desired)
         try:
             with failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
@@ -259,7 +278,7 @@ class QemuDriver(AgentState):
         await self._become(guest, order)
         self._keep(guest, state=order.desired)
         if order.desired in NICS_UP:
-            guest.files.memory.unlink(missing_ok=True)
+            await asyncio.to_thread(guest.files.memory.unlink, missing_ok=True)
 
     async def _become(self, guest: Guest, order: GuestOrder) -> None:
         if order.desired == "stopped":
@@ -282,9 +301,9 @@ class QemuDriver(AgentState):
 
     async def _suspend(self, guest: Guest) -> None:
         """Write its memory to a file; a guest whose memory cannot be written goes on."""
-        await self._set_nics(guest, up=False)
-        await guest.qmp.execute("stop")
         try:
+            await self._set_nics(guest, up=False)
+            await guest.qmp.execute("stop")
             await guest.write_memory()
         except BaseException:
             await self._go_on(guest, guest.meta.state)
@@ -299,11 +318,12 @@ class QemuDriver(AgentState):
         if guest is not None:
             await self._remove(guest)
         if disk:
-            self._disks.delete(key[0])
+            await asyncio.to_thread(self._disks.delete, key[0])
 
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
-        guest.working = True
+        async with guest.finding:
+            guest.working = True
         await self._forget_sending(key)
         self._point.forget(key)
         with contextlib.suppress(QmpError, LaunchFailed):
@@ -313,7 +333,7 @@ class QemuDriver(AgentState):
             return  # R51
         crash_point("guest.after-kill")
         guest.keep_console(self._options.directory / "consoles")
-        shutil.rmtree(guest.files.folder, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, guest.files.folder, ignore_errors=True)
         self._guests.pop(key, None)
         await self._network.apply()
 

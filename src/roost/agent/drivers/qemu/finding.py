@@ -1,11 +1,13 @@
 """What a new agent finds: the guests that the one before left, and what is right for each of them."""
 
+import asyncio
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 import structlog
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
@@ -13,13 +15,14 @@ from roost.agent.drivers.qemu.moves import Sending
 from roost.agent.drivers.qemu.nics import NicRefused, plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
-from roost.seams.agent import NICS_UP, Desired
+from roost.seams.agent import NICS_UP, Desired, GuestKey
 
 UNKNOWN = "unknown"
 WITHOUT_MEMORY = ("", "inmigrate")
 """What is said of a guest whose memory has not come: nobody sends it any more."""
 HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
 """What QEMU says of a guest that an agent halted: by itself one halts for an error."""
+ASK_S = 5.0
 
 log = structlog.get_logger()
 
@@ -53,6 +56,7 @@ async def find_status(guest: Guest) -> str:
         status: str = (await guest.qmp.execute("query-status"))["status"]
     except QmpError as error:  # it may run all the same: whoever orders something of it is told
         log.error("a guest's QEMU does not answer", server_id=guest.meta.order.server_id, error=str(error))
+        await guest.disconnect()
         return UNKNOWN
     return status
 
@@ -65,10 +69,12 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
     state: Desired = guest.meta.state
     if status == UNKNOWN:
         return state
+    await asyncio.to_thread(guest.files.memory_half.unlink, missing_ok=True)
     if not status:
         await guest.kill()
         return "suspended" if guest.files.memory.exists() and state != "stopped" else "stopped"
     if guest.meta.leaving or state == "paused":
+        await Sending.end_leftovers(guest)
         await guest.qmp.execute("stop")
     elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
         await Sending.end_leftovers(guest)
@@ -84,5 +90,47 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
     elif state in ("stopped", "suspended"):
         await guest.kill()
     if state in NICS_UP:
-        guest.files.memory.unlink(missing_ok=True)
+        await asyncio.to_thread(guest.files.memory.unlink, missing_ok=True)
     return state
+
+
+Settle = Callable[[Guest, str], Awaitable[None]]
+"""Takes a guest as its QEMU says it is."""
+
+
+async def find_again(guest: Guest, settle: Settle, *, desired: str) -> None:
+    """Have a guest of which something is ordered be known, if its QEMU runs: it is stopped all the same.
+
+    Raises LaunchFailed where its QEMU does not answer: who started another one would kill the guest.
+    """
+    is_silent = guest.meta.state in NICS_UP and not guest.is_alive and guest.find_process() is not None
+    if is_silent and not await _ask_again(guest, settle) and desired != "stopped":
+        raise LaunchFailed("the guest's QEMU runs and does not answer: the guest stays as it is until it does")
+
+
+async def wait_answer(guest: Guest, guests: Mapping[GuestKey, Guest], settle: Settle) -> None:
+    """Ask a QEMU that did not answer until it does: what its guest does by itself is told from then on.
+
+    guests: those that are here.
+    """
+    state, key = guest.meta.state, guest.meta.order.key
+    is_silent = state in NICS_UP or (state != "incoming" and guest.find_process() is not None)
+    while is_silent and not guest.is_alive and guests.get(key) is guest:
+        is_silent = not await _ask_again(guest, settle)
+        await asyncio.sleep(ASK_S)
+
+
+async def _ask_again(guest: Guest, settle: Settle) -> bool:
+    """Take a guest as it is whose QEMU did not answer; return whether it is known now."""
+    async with guest.finding:
+        if guest.is_alive or guest.working:
+            return guest.is_alive
+        try:
+            if (status := await find_status(guest)) == UNKNOWN:
+                return False
+            await settle(guest, status)
+        except (LaunchFailed, OSError, ProgramFailed, QmpError) as error:
+            log.error("a guest is not found again", server_id=guest.meta.order.server_id, error=reason_of(error))
+            await guest.disconnect()
+            return False
+        return True

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ SOFT_STOP_S = 60.0
 QUIT_S = 10.0
 MEMORY_S = 600.0
 """How long memory may take to be written to its file, or read from it."""
+CANCEL_S = 20.0
 LOOK_S = 0.05
 RETRY_S = 0.5
 """How long a guest that its disk had halted is looked at, when it goes on: what failed is tried again at once."""
@@ -91,6 +93,7 @@ class Guest:
         self.nics_up = False
         self.working = False
         self.plugging = asyncio.Lock()
+        self.finding = asyncio.Lock()
         self.ended = asyncio.Event()
         self.ended.set()
         self.reason = ""
@@ -254,8 +257,7 @@ class Guest:
         if (pid := self.find_process()) is not None:
             await end_process(pid)
         await self.disconnect()
-        for path in (self.files.pid, self.files.qmp):
-            path.unlink(missing_ok=True)
+        await asyncio.to_thread(shutil.rmtree, self.files.run, ignore_errors=True)
 
     async def list_devices(self) -> set[str]:
         """Return the ids of its QEMU's devices. Raises QmpError, LaunchFailed."""
@@ -267,15 +269,21 @@ class Guest:
         self.keep(replace(self.meta, plugs=tuple(plug for plug in self.meta.plugs if plug.device in devices)))
 
     async def write_memory(self) -> None:
-        """Write the memory of a guest that stands to its file; its QEMU goes then. Raises QmpError, LaunchFailed."""
+        """Write the memory of a guest that stands to its file, whole or not at all. Raises QmpError, LaunchFailed."""
         await self.note_plugs()
-        half = self.files.memory.with_suffix(".new")
+        half = self.files.memory_half
         fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             await self.qmp.send_file("memory", fd)
+            holding = {"capability": "pause-before-switchover", "state": False}  # as an aborted live migration left it
+            await self.qmp.execute("migrate-set-capabilities", capabilities=[holding])
             await self.qmp.execute("migrate-set-parameters", max_bandwidth=2**40)
             await self.qmp.execute("migrate", uri="fd:memory")
             await self.wait_migration("completed", within_s=MEMORY_S)
+        except BaseException:
+            await self.cancel_migration()
+            await asyncio.to_thread(half.unlink, missing_ok=True)
+            raise
         finally:
             os.close(fd)
         half.rename(self.files.memory)
@@ -287,6 +295,12 @@ class Guest:
             await self.qmp.send_file("memory", file.fileno())
             await self.qmp.execute("migrate-incoming", uri="fd:memory")
             await self.wait_migration("completed", within_s=MEMORY_S)
+
+    async def cancel_migration(self) -> None:
+        """Have its QEMU write and send no memory, so far as it answers: what goes on would halt the guest later."""
+        with contextlib.suppress(QmpError, LaunchFailed):
+            await self.qmp.execute("migrate_cancel")
+            await self.wait_migration("none", "cancelled", "failed", "completed", within_s=CANCEL_S)
 
     async def wait_migration(self, *wanted: str, within_s: float) -> str:
         """Return the migration's status once it is one of these. Raises LaunchFailed when it failed or takes longer."""

@@ -22,7 +22,9 @@ from msgspec import Struct
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import Guest
+from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.agent.drivers.qemu.sockets import socket_name
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
 
@@ -186,7 +188,8 @@ class Meeting:
                 if not chunk:
                     raise LaunchFailed("the source's agent ended the migration before the whole root disk was here")
                 remaining -= await asyncio.to_thread(file.write, chunk)
-            os.fsync(file.fileno())
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
         self.answer(Said(near=True))
         return path.stat().st_size > 0
 
@@ -257,7 +260,9 @@ class MeetingPoint:
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
                 return
             if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
-                return await relay((reader, writer), await asyncio.open_unix_connection(socket))
+                with socket_name(socket) as name:
+                    local = await asyncio.open_unix_connection(name)
+                return await relay((reader, writer), local)
             log.warning("a stranger wants to send memory", channel=hello.channel)
         except (LaunchFailed, OSError) as error:
             log.warning("a stream of a live migration ends", error=str(error))
@@ -342,6 +347,8 @@ class Sending:
             migration = await self.guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
                 raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
+            if self._mirrors:
+                await check_mirror(self.guest)
             ram = migration.get("ram", {})
             if migration.get("status") == "active" and ram.get("transferred"):
                 await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
@@ -381,8 +388,7 @@ class Sending:
     @classmethod
     async def end_leftovers(cls, guest: Guest) -> None:
         """Have a guest's QEMU send nothing, whoever had it do so."""
-        with contextlib.suppress(QmpError, LaunchFailed):
-            await guest.qmp.execute("migrate_cancel")
+        await guest.cancel_migration()
         with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
             if guest.meta.order.disk_gb:
                 await end_mirror(guest, force=True)
@@ -397,8 +403,8 @@ class Sending:
             self._control[1].close()
 
     async def _serve(self, channel: str) -> Path:
-        """Return a socket whose one connection goes to the destination."""
-        path = self.guest.files.run / f"{channel}-out"
+        """Return a socket whose one connection goes to the destination; nothing of QEMU's account can replace it."""
+        path = self.guest.files.folder / f"{channel}-out"
         path.unlink(missing_ok=True)
 
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -407,7 +413,7 @@ class Sending:
 
         self._servers.append(await asyncio.start_unix_server(carry, path))
         if self._account is not None:
-            os.chown(path, self._account.uid, self._account.gid)
+            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
         return path
 
     async def _carry(self, channel: str, local: Streams) -> None:
@@ -415,29 +421,3 @@ class Sending:
             await relay(local, await connect(self.source, channel, self._tls))
         finally:
             local[1].close()
-
-
-async def mirror_disk(guest: Guest, path: Path) -> None:
-    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
-    server = {"type": "unix", "path": str(path)}
-    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
-    await guest.qmp.execute("blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full")
-    while (job := await _find_job(guest)) is None or not job["ready"]:
-        if job is None:
-            raise LaunchFailed("the root disk was not copied")
-        await asyncio.sleep(LOOK_S)
-
-
-async def end_mirror(guest: Guest, *, force: bool = False) -> None:
-    """Have the destination's disk as it is now, and no more; with force, it may lack something. Raises QmpError."""
-    async with asyncio.timeout(FINISH_S):
-        if await _find_job(guest) is not None:
-            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-        while await _find_job(guest) is not None:
-            await asyncio.sleep(LOOK_S)
-    await guest.qmp.execute("blockdev-del", node_name="far")
-
-
-async def _find_job(guest: Guest) -> dict[str, Any] | None:
-    jobs: list[dict[str, Any]] = await guest.qmp.execute("query-block-jobs")
-    return next((job for job in jobs if job["device"] == "mirror"), None)

@@ -49,8 +49,7 @@ async def replug(guest: Guest) -> None:
 async def plug_again(guest: Guest) -> None:
     """Plug a guest's NICs, whose bridge may be a new one. Where that fails, it is logged: other guests have theirs."""
     try:
-        await run_ip(plug_commands(guest.nics_plugged))
-        await set_links(guest.nics_plugged, up=guest.nics_up)
+        await set_taps(guest)
     except ProgramFailed as error:
         log.error("a guest's NICs are not plugged", server_id=guest.meta.order.server_id, error=str(error))
 
@@ -85,6 +84,16 @@ async def _plug(guest: Guest, plug: Plug) -> None:
         await guest.qmp.send_file(plug.tap, fd)
         await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
     await guest.qmp.execute("device_add", properties=nic_device(plug))
+
+
+async def set_taps(guest: Guest) -> None:
+    """Have a running guest's taps be in their bridges, which may be new ones, and up if they are to be.
+
+    Raises ProgramFailed.
+    """
+    if guest.is_alive:
+        await run_ip(plug_commands(guest.nics_plugged))
+        await set_links(guest.nics_plugged, up=guest.nics_up)
 
 
 async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from roost.agent.drivers.qemu.sockets import socket_name
+
 ANSWER_S = 20.0
 CONNECT_S = 10.0
 LOOK_S = 0.02
@@ -163,6 +165,7 @@ async def _connect(sock: socket.socket, path: Path) -> None:
     """Connect to a QEMU that may have begun just now: its socket is there before it listens."""
     while True:
         try:
-            return await asyncio.get_running_loop().sock_connect(sock, str(path))
+            with socket_name(path) as name:
+                return await asyncio.get_running_loop().sock_connect(sock, name)
         except ConnectionRefusedError:
             await asyncio.sleep(LOOK_S)

@@ -1,0 +1,63 @@
+"""The root disk's copy to the destination of a live migration, which follows every write until it is ended.
+
+Its job stays in QEMU when it is over, so that whoever ends it sees whether the destination's disk is whole.
+"""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.qemu.guest import Guest
+from roost.agent.drivers.qemu.qmp import QmpError
+
+END_S = 60.0
+LOOK_S = 0.05
+
+
+async def mirror_disk(guest: Guest, path: Path) -> None:
+    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
+    server = {"type": "unix", "path": str(path)}
+    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
+    await guest.qmp.execute(
+        "blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full", auto_dismiss=False
+    )
+    while not await check_mirror(guest):
+        await asyncio.sleep(LOOK_S)
+
+
+async def check_mirror(guest: Guest) -> bool:
+    """Return whether the destination's disk is as this one. Raises LaunchFailed where the copy is over, QmpError."""
+    job = await _find_job(guest)
+    if job is None or job["status"] == "concluded":
+        raise _not_copied(job)
+    is_ready: bool = job["ready"]
+    return is_ready
+
+
+async def end_mirror(guest: Guest, *, force: bool = False) -> None:
+    """Have the destination's disk as it is now, and no more; with force, it may lack something.
+
+    Raises LaunchFailed where it lacks something, QmpError, TimeoutError.
+    """
+    async with asyncio.timeout(END_S):
+        with contextlib.suppress(QmpError):  # it is over, by itself
+            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+        while (job := await _find_job(guest)) is not None and job["status"] != "concluded":
+            await asyncio.sleep(LOOK_S)
+    if job is not None:
+        await guest.qmp.execute("job-dismiss", id_="mirror")
+    await guest.qmp.execute("blockdev-del", node_name="far")
+    if not force and (job is None or "error" in job):
+        raise _not_copied(job)
+
+
+def _not_copied(job: dict[str, Any] | None) -> LaunchFailed:
+    reason = (job or {}).get("error", "its copy is gone")
+    return LaunchFailed(f"the root disk was not copied: {reason}")
+
+
+async def _find_job(guest: Guest) -> dict[str, Any] | None:
+    jobs: list[dict[str, Any]] = await guest.qmp.execute("query-block-jobs")
+    return next((job for job in jobs if job["device"] == "mirror"), None)

@@ -1,0 +1,152 @@
+"""The copy of a root disk, whose QEMU says what a script says: what is over is not taken for whole."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.qemu.orders import make_order
+from tests.agent.qemu.test_moves import OFFER, point
+from tests.agent.qemu.test_qmp import monitor
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.qemu.command import GuestFiles
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
+from roost.agent.drivers.qemu.moves import Said, Sending
+
+READY = {"status": "ready", "ready": True}
+WHOLE = {"status": "concluded", "ready": False}
+FULL = {**WHOLE, "error": "No space left on device"}
+STATUSES = {"migrate": "pre-switchover", "migrate-continue": "completed", "migrate_cancel": "cancelled"}
+JOB_STARTED = "blockdev-mirror"
+
+
+class Qemu:
+    """A QEMU whose memory is nearly copied. job: of the mirror; one that is over stays until it is dismissed."""
+
+    def __init__(self, *, job: dict[str, Any] | None = None, ends_as: dict[str, Any] = WHOLE) -> None:
+        self.job, self.ends_as = job, ends_as
+        self.status = "none"
+
+    def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return what it says, as QEMU 7.2 does."""
+        told: dict[str, Any] = {"return": {}}
+        match said["execute"]:
+            case "blockdev-mirror":
+                assert said["arguments"]["auto-dismiss"] is False
+                self.job = READY
+            case "block-job-cancel" if self.job != READY:
+                told = {"error": {"desc": "Job 'mirror' in state 'concluded' cannot accept command verb 'cancel'"}}
+            case "block-job-cancel":
+                self.job = self.ends_as
+            case "job-dismiss":
+                self.job = None
+            case "query-block-jobs":
+                told["return"] = [] if self.job is None else [{"device": "mirror", **self.job}]
+            case "migrate" | "migrate-continue" | "migrate_cancel" as command:
+                self.status = STATUSES[command]
+            case "query-migrate":
+                told["return"] = {"status": self.status, "ram": {"transferred": 1, "remaining": 0}}
+        return [{"id": said["id"], **told}]
+
+
+@contextlib.asynccontextmanager
+async def guest_of(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Guest, list[dict[str, Any]]]]:
+    files = GuestFiles(folder, folder / "disk.qcow2")
+    files.run.mkdir()
+    meta = GuestMeta(order=make_order(disk_gb=1), state="running", machine=OFFER.machine, is_made=True)
+    guest = Guest(meta, files, (), lambda _guest, _event: None)
+    async with monitor(files.qmp, qemu.answer) as heard:
+        await guest.connect()
+        try:
+            yield guest, heard
+        finally:
+            await guest.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("job", "ends_as", "reason"),
+    [
+        (READY, WHOLE, None),
+        (READY, FULL, "No space left on device"),
+        (WHOLE, WHOLE, None),
+        (FULL, WHOLE, "No space left on device"),
+        (None, WHOLE, "its copy is gone"),
+    ],
+)
+async def test_only_a_copy_that_is_whole_ends_well(
+    tmp_path: Path, job: Any, ends_as: dict[str, Any], reason: str | None
+) -> None:
+    qemu = Qemu(job=job, ends_as=ends_as)
+    async with guest_of(tmp_path, qemu) as (guest, heard):
+        fails = pytest.raises(LaunchFailed, match=f"the root disk was not copied: {reason}")
+        with fails if reason else contextlib.nullcontext():
+            await end_mirror(guest)
+        assert qemu.job is None, "nothing of it is left"
+        assert heard[-1]["execute"] == "blockdev-del"
+        qemu.job = job
+        await end_mirror(guest, force=True)
+        assert qemu.job is None
+
+
+async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> None:
+    class FullQemu(Qemu):
+        def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+            told = super().answer(said)
+            self.job = FULL if said["execute"] == JOB_STARTED else self.job
+            return told
+
+    async with guest_of(tmp_path, FullQemu()) as (guest, _):
+        with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
+            await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
+
+
+@contextlib.asynccontextmanager
+async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]]]]:
+    """Give a live migration whose copy is held, near its end."""
+    async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
+        sending = Sending(guest, source, None)
+        beginning = asyncio.create_task(sending.begin())
+        await meeting.wait_offer()
+        meeting.answer(Said(ready=True))
+        await asyncio.wait_for(beginning, 5)
+        try:
+            yield sending, heard
+        finally:
+            await sending.cancel()
+
+
+async def test_memory_is_not_sent_after_a_disk_that_is_not_whole(tmp_path: Path) -> None:
+    qemu = Qemu()
+    async with held(tmp_path, qemu) as (sending, _):
+        qemu.job = FULL
+        with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
+            await sending.finish()
+        assert qemu.status == "pre-switchover"
+
+
+async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None:
+    qemu = Qemu()
+    async with held(tmp_path, qemu) as (sending, heard):
+        await sending.finish()
+        said = [item["execute"] for item in heard]
+        assert said.index("job-dismiss") < said.index("migrate-continue")
+
+
+async def test_what_is_given_to_qemus_account_is_where_it_can_replace_nothing(tmp_path: Path) -> None:
+    async with held(tmp_path, Qemu()) as (sending, heard):
+        files = sending.guest.files
+        arguments = {item["execute"]: item.get("arguments") for item in heard}
+        assert arguments["migrate"] == {"uri": f"unix:{files.folder / 'mem-out'}"}
+        assert arguments["blockdev-add"]["server"]["path"] == str(files.folder / "nbd-out")
+        assert list(files.run.iterdir()) == [files.qmp]
+
+
+async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
+    qemu = Qemu()
+    async with held(tmp_path, qemu) as (sending, _):
+        qemu.job = FULL
+        assert await asyncio.wait_for(sending.fails(), 5)
