@@ -26,17 +26,10 @@ from roost.agent.drivers.qemu.finding import (
     settle_guest,
     wait_answer,
 )
-from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
 from roost.agent.drivers.qemu.image import ensure_image
-from roost.agent.drivers.qemu.moves import (
-    MeetingPoint,
-    Said,
-    Sending,
-    end_receiving,
-    prepare_receiving,
-    send_disk,
-)
+from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving, send_disk
 from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again, replug, set_taps, settle_nics
@@ -49,7 +42,6 @@ from roost.seams.guests import MemorySource
 
 PRIVATE = 0o066
 """Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
-DRAIN_S = 2.0
 
 log = structlog.get_logger()
 
@@ -92,7 +84,7 @@ class QemuDriver(AgentState):
         for guest in self._guests.values():
             await plug_again(guest)
             self._spawn(wait_answer(guest, self._guests, self._settle_again))
-        self._spawn(self._drain_consoles())
+        self._spawn(drain_consoles(self._guests))
 
     async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
         """Take a guest as it is; what is half made goes."""
@@ -459,14 +451,6 @@ class QemuDriver(AgentState):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the driver does not keep up", error=str(error))
-
-    async def _drain_consoles(self) -> None:
-        while True:
-            await asyncio.sleep(DRAIN_S)
-            for guest in list(self._guests.values()):
-                with contextlib.suppress(QmpError, LaunchFailed):
-                    if guest.is_alive:
-                        await guest.drain_console()
 
     async def close(self) -> None:
         """Close what is open; the guests stay."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,7 @@ from roost.agent.drivers.qemu.qmp import Event, Qmp, QmpError
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
-from roost.seams.agent import Desired, GuestOrder, ListedGuest, PowerState
+from roost.seams.agent import Desired, GuestKey, GuestOrder, ListedGuest, PowerState
 
 SOFT_STOP_S = 60.0
 """How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
@@ -48,6 +48,7 @@ MEMORY_S = 600.0
 CANCEL_S = 20.0
 LOOK_S = 0.05
 RETRY_S = 0.5
+DRAIN_S = 2.0
 """How long a guest that its disk had halted is looked at, when it goes on: what failed is tried again at once."""
 IO_REASONS = {"nospace": "the host's disk is full", "failed": "the host cannot write it"}
 
@@ -339,6 +340,16 @@ class Guest:
         """Write what it is ordered to be; its NICs are those of the order before until it has these."""
         self.keep(replace(self.meta, order=replace(order, nics_version=self.meta.order.nics_version)))
         self.nics = nics
+
+
+async def drain_consoles(guests: Mapping[GuestKey, Guest]) -> None:
+    """Write what the guests say to their consoles, every DRAIN_S, for ever. guests: those that are here now."""
+    while True:
+        await asyncio.sleep(DRAIN_S)
+        for guest in list(guests.values()):
+            with contextlib.suppress(QmpError, LaunchFailed):
+                if guest.is_alive:
+                    await guest.drain_console()
 
 
 @contextlib.contextmanager
