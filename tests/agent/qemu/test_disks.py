@@ -1,12 +1,22 @@
 """Commands about disks, and the ring of a console."""
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.agent.qemu.orders import SERVER_ID, make_order
 
-from roost.agent.drivers.qemu.disks import create_command, resize_command
+from roost.agent.drivers.programs import ProgramFailed, run_program
+from roost.agent.drivers.qemu.command import Account
+from roost.agent.drivers.qemu.disks import GIB, Disks, create_command, resize_command
 from roost.agent.drivers.qemu.guest import append_ring
 from roost.agent.drivers.qemu.moves import BOUND, RATE_LEAST, RATE_MOST, rate_of
+from roost.seams.guests import DiskKept
+
+ACCOUNT = Account(uid=60902, gid=60902)
 
 
 def test_the_format_of_a_disk_is_always_stated() -> None:
@@ -37,3 +47,30 @@ def test_a_console_is_a_ring(tmp_path: Path) -> None:
 )
 def test_the_copy_of_memory_slows_down_before_its_end(remaining: int, rate: int) -> None:
     assert rate_of(remaining) == rate
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every account may pass through."""
+    if os.geteuid() != 0 or shutil.which("qemu-img") is None:
+        pytest.skip("disks of another account need root and qemu-img")
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
+
+
+@pytest.mark.parametrize("is_broken_out", [False, True])
+async def test_a_disk_grows_with_no_more_rights_than_its_qemus(folder: Path, is_broken_out: bool) -> None:
+    disks, roots = Disks(folder, "h1", ACCOUNT), folder / "roots"
+    disk = disks.path(SERVER_ID)
+    options = ["-o", f"data_file={roots},data_file_raw=on"] if is_broken_out else []
+    await run_program("qemu-img", "create", "-q", "-f", "qcow2", *options, str(disk), "1M")
+    os.chown(disk, ACCOUNT.uid, ACCOUNT.gid)
+    if is_broken_out:
+        roots.chmod(0o600)
+        with pytest.raises(ProgramFailed, match="Permission denied"):
+            await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
+        assert roots.stat().st_size < GIB
+    else:
+        assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
+        assert "virtual size: 1 GiB" in await run_program("qemu-img", "info", str(disk))

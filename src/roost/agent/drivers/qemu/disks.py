@@ -13,7 +13,7 @@ import msgspec
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
-from roost.agent.drivers.qemu.command import Account
+from roost.agent.drivers.qemu.command import Account, account_command
 from roost.agent.drivers.qemu.moves import MeetingPoint
 from roost.platform.crash import crash_point
 from roost.seams.agent import GuestOrder
@@ -57,6 +57,7 @@ class Disks:
                 raise LaunchFailed("the server's root disk is not on this host any more: a rebuild begins it anew")
             half = self._half(order.server_id)
             has_disk = await point.get(order.key).receive_disk(half)
+            self._give(half)
             await (self._grow(half, order.disk_gb) if has_disk else self._create(half, order.disk_gb))
             self._finish(order.server_id)
             point.forget(order.key)
@@ -96,19 +97,25 @@ class Disks:
     def _finish(self, server_id: str) -> None:
         """Have what was made be the disk, whole or not at all."""
         half = self._half(server_id)
-        if self._account is not None:
-            os.chown(half, self._account.uid, self._account.gid)
+        self._give(half)
         crash_point("disk.before-name")
         half.rename(self.path(server_id))
         crash_point("disk.after-name")
+
+    def _give(self, disk: Path) -> None:
+        if self._account is not None:
+            os.chown(disk, self._account.uid, self._account.gid)
 
     @staticmethod
     async def _create(disk: Path, size_gb: int) -> None:
         await run_program(*create_command(disk, size_gb))
 
-    @staticmethod
-    async def _grow(disk: Path, size_gb: int) -> None:
-        """Have the disk be at least so large. Its guest may run on another host, where it is as large already."""
-        printed = await run_program("qemu-img", "info", "-U", "-f", FORMAT, "--output=json", str(disk))
+    async def _grow(self, disk: Path, size_gb: int) -> None:
+        """Have the disk be at least so large. Its guest may run on another host, where it is as large already.
+
+        A QEMU may have written what other files it consists of, so this is done with no more rights than its own.
+        """
+        account = account_command(self._account) if self._account is not None else []
+        printed = await run_program(*account, "qemu-img", "info", "-U", "-f", FORMAT, "--output=json", str(disk))
         if msgspec.json.decode(printed)["virtual-size"] < size_gb * GIB:
-            await run_program(*resize_command(disk, size_gb))
+            await run_program(*account, *resize_command(disk, size_gb))
