@@ -82,7 +82,8 @@ class QemuDriver(AgentState):
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
-            await plug_again(guest)
+            if guest.is_alive:
+                await plug_again(guest)
             self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(drain_consoles(self._guests))
 
@@ -110,7 +111,8 @@ class QemuDriver(AgentState):
         """Take a guest as it is, whose QEMU answers again."""
         await self._settle(guest, status)
         await self._network.apply()
-        await set_taps(guest)
+        if guest.is_alive:
+            await set_taps(guest)
         self._changed.add(guest.meta.order.key)
         self._changes.set()
 

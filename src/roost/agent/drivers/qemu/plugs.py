@@ -87,13 +87,9 @@ async def _plug(guest: Guest, plug: Plug) -> None:
 
 
 async def set_taps(guest: Guest) -> None:
-    """Have a running guest's taps be in their bridges, which may be new ones, and up if they are to be.
-
-    Raises ProgramFailed.
-    """
-    if guest.is_alive:
-        await run_ip(plug_commands(guest.nics_plugged))
-        await set_links(guest.nics_plugged, up=guest.nics_up)
+    """Have a guest's taps be in their bridges, which may be new, and up if they are to be. Raises ProgramFailed."""
+    await run_ip(plug_commands(guest.nics_plugged))
+    await set_links(guest.nics_plugged, up=guest.nics_up)
 
 
 async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:
