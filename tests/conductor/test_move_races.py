@@ -126,9 +126,9 @@ async def test_a_move_and_what_others_do_to_the_port(
 async def test_the_last_address_goes_to_a_move_or_to_a_build(world: World, built: str) -> None:
     network = await world.routed(rack1="10.1.0.0/30")
     done: set[Act] = set()
-    for number in sampled_from(2):
+    for turn, number in enumerate(sampled_from(2)):
         assert number < ROUNDS_MAX
-        act = MOVES[number % 2]
+        act = MOVES[turn % 2]
         port_id = await attach(world, network, "vm", None)
         (server,) = await world.boot(network.id)
         moves: Callable[[], Awaitable[None]] = partial(attempt, act, world, port_id)
