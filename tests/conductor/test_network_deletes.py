@@ -22,7 +22,7 @@ from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 
-ROUNDS_MAX = 200
+ROUNDS_MAX = 60
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
 THERE = {

@@ -25,7 +25,7 @@ from roost.platform.database import Database
 from roost.platform.errors import RoostError
 from roost.seams.network import Nic
 
-ROUNDS_MAX = 200
+ROUNDS_MAX = 100
 Act = Callable[[World, str], Awaitable[Any]]
 
 
