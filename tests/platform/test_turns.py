@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from roost.platform import turns
-from roost.platform.turns import REST_S, at_work, in_turns
+from roost.platform.turns import LATELY_S, REST_S, at_work, in_turns
 
 
 @pytest.fixture
@@ -17,6 +17,7 @@ def rests_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "_short_ended_at_s", [float("-inf")])
     monkeypatch.setattr("roost.platform.turns.asyncio.sleep", rest)
     return taken
 
@@ -39,7 +40,23 @@ async def test_long_work_rests_while_a_short_request_is_at_work(
     assert rests_s == [rest_s] * 3
 
 
-async def test_long_works_do_not_rest_for_each_other(rests_s: list[float]) -> None:
-    with at_work(), at_work(), turns._counted(turns._works):
-        await in_turns(str, range(2))
-    assert rests_s == [0, 0]
+@pytest.mark.parametrize(
+    ("works", "ended_before_s", "rest_s"),
+    [
+        pytest.param(2, None, 0, id="several, and no short request came"),
+        pytest.param(2, LATELY_S / 2, REST_S, id="several, lately after a short request"),
+        pytest.param(2, LATELY_S * 2, 0, id="several, long after a short request"),
+        pytest.param(1, LATELY_S / 2, 0, id="one, lately after a short request"),
+    ],
+)
+async def test_several_long_works_rest_after_a_short_request_too(
+    rests_s: list[float], monkeypatch: pytest.MonkeyPatch, works: int, ended_before_s: float | None, rest_s: float
+) -> None:
+    if ended_before_s is not None:
+        with at_work():
+            pass
+        ended_at_s = turns._short_ended_at_s[0]
+        monkeypatch.setattr("roost.platform.turns.time.perf_counter", lambda: ended_at_s + ended_before_s)
+    monkeypatch.setattr(turns, "_long_works", set(range(works - 1)))
+    await in_turns(str, range(2))
+    assert rests_s == [rest_s] * 2

@@ -1,12 +1,14 @@
 """Long work on the event loop in turns: short requests of the process go before it.
 
 Whoever asks for pages of thousands keeps no core from the others: while a short request is at work, long works rest.
+Several of them rest a moment longer, for the next short request: its statements find a core that is idle.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -14,34 +16,42 @@ import msgspec
 
 TURN_S = 0.0005
 """After so long others have their turn, for 3 % more CPU: a short request waits for a turn several times."""
-REST_S = 0.002
-"""How long long works rest after a turn while a short request is at work: beside many they take five times as long."""
+REST_S = 0.0015
+"""How long long works rest after a turn while a short request is at work: beside many they take four times as long."""
+LATELY_S = 0.05
+"""Several long works rest so long after the last short request too."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 """Where long works of an event loop wait for their next turn: one of them has one at a time, however many there are."""
-_requests: set[object] = set()
-_works: set[object] = set()
-"""The requests of this process that are at work, and the long works of some of them."""
+_short_requests: set[object] = set()
+_long_works: set[object] = set()
+"""What is at work in this process. A request that comes to a long work is no short one from then on."""
+_request: ContextVar[object] = ContextVar("request", default=None)
+_short_ended_at_s = [float("-inf")]
 
 
 @contextmanager
 def at_work() -> Iterator[None]:
     """Have long works rest for as long as the block runs, unless it comes to a long work itself."""
-    with _counted(_requests):
-        yield
-
-
-@contextmanager
-def _counted(members: set[object]) -> Iterator[None]:
-    member = object()
-    members.add(member)
+    request = object()
+    _short_requests.add(request)
+    before = _request.set(request)
     try:
         yield
     finally:
-        members.discard(member)
+        _request.reset(before)
+        if request in _short_requests:
+            _short_requests.remove(request)
+            _short_ended_at_s[0] = time.perf_counter()
+
+
+def _rest_s() -> float:
+    """Return how long a long work rests after a turn."""
+    is_short_expected = len(_long_works) > 1 and time.perf_counter() < _short_ended_at_s[0] + LATELY_S
+    return REST_S if _short_requests or is_short_expected else 0
 
 
 async def in_turns(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
@@ -49,13 +59,18 @@ async def in_turns(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     results: list[R] = []
     queue = _queues.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     over_at_s = time.perf_counter() + TURN_S
-    with _counted(_works):
+    long_work = object()
+    try:
         for item in items:
             results.append(work(item))
             if time.perf_counter() >= over_at_s:
+                _short_requests.discard(_request.get())
+                _long_works.add(long_work)
                 async with queue:
-                    await asyncio.sleep(REST_S if len(_requests) > len(_works) else 0)
+                    await asyncio.sleep(_rest_s())
                 over_at_s = time.perf_counter() + TURN_S
+    finally:
+        _long_works.discard(long_work)
     return results
 
 
