@@ -290,7 +290,9 @@ async def compare_guests(
 
     outcome = compare(guests)
     recorded = NOTHING_RECORDED
-    async with compute.database.transaction() as tx:
+    database = compute.database
+    # Of an idle agent it is one statement, which needs no transaction around it.
+    async with database.transaction() if outcome.changes_guests else database.connection() as tx:
         if outcome.changes_guests:
             recorded = await _write_list(compute, tx, outcome.keys_changed, compare, agent=agent)
         hosts_changed = await unknown_rows.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
