@@ -17,6 +17,7 @@ from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered
 from roost.platform.keystone import Keystone, OwnToken
 from roost.platform.retries import retried
 from roost.platform.settings import NeutronSettings
+from roost.platform.structs import copy_as
 from roost.seams.neutron import (
     GET_SEGMENT,
     GET_SEGMENT_ID,
@@ -160,15 +161,11 @@ class HttpNeutron:
             hidden = f"Neutron at {self._url} does not say to {self.who_asks()} on which segments its subnets are"
             raise NeutronPartial(hidden, GET_SEGMENT, GET_SEGMENT_ID)
         return [
-            NeutronSubnet(
-                id=document.id,
+            copy_as(
+                NeutronSubnet,
+                document,
                 segment_id=document.segment_id or "",
-                gateway_ip=document.gateway_ip,
-                enable_dhcp=document.enable_dhcp,
                 pools=tuple((pool.start, pool.end) for pool in document.allocation_pools),
-                network_id=document.network_id,
-                name=document.name,
-                cidr=document.cidr,
                 service_types=document.service_types or (),
             )
             for document in documents

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.state import POWER_STATES, AgentState, describe_guest, write_whole
 from roost.agent.lease import now_s
+from roost.platform.structs import copy_as
 from roost.seams.agent import NICS_UP, Desired, GuestKey, GuestOrder, ListedGuest
 from roost.seams.guests import MemorySource
 
@@ -288,21 +289,11 @@ def _line_of(order: GuestOrder) -> GuestLine:
 def _listed(line: GuestLine, nics_may_be_up: bool) -> ListedGuest:
     """Return what a list says of a guest."""
     nics_up = nics_may_be_up and line.state in NICS_UP
-    return ListedGuest(
-        server_id=line.server_id,
-        host=line.host,
-        attempt=line.attempt,
-        state=line.state,
+    return copy_as(
+        ListedGuest,
+        line,
         power_state=line.power_state or POWER_STATES.get(line.state),
-        sequence=line.sequence,
-        resume=line.resume,
         nics=tuple(replace(nic, up=nics_up) for nic in line.nics),
-        name=line.name,
-        project_id=line.project_id,
-        vcpus=line.vcpus,
-        ram_mb=line.ram_mb,
-        disk_gb=line.disk_gb,
-        nics_version=line.nics_version,
     )
 
 

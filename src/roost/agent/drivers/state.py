@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from roost.platform.structs import copy_as
 from roost.seams.agent import Desired, GuestNic, GuestOrder, ListedGuest, PowerState
 
 SECRET_BYTES = 32
@@ -79,10 +80,9 @@ class AgentState:
 
 def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = True, **other: Any) -> Listed:
     """Return what there is to say of a guest that is as it was ordered. other: what only its driver knows."""
-    return kind(
-        server_id=order.server_id,
-        host=order.host,
-        attempt=order.attempt,
+    return copy_as(
+        kind,
+        order,
         nics=tuple(
             GuestNic(
                 mac_address=port.mac_address,
@@ -94,12 +94,6 @@ def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = Tru
             for port in order.ports
             if port.mac_address
         ),
-        name=order.name,
-        project_id=order.project_id,
-        vcpus=order.vcpus,
-        ram_mb=order.ram_mb,
-        disk_gb=order.disk_gb,
-        nics_version=order.nics_version,
         **other,
     )
 

@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from roost.network.api.fields import Time, Uuid, copy_as
+from roost.network.api.fields import Time, Uuid
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.notifications import port_document
+from roost.platform.structs import copy_as
 
 Status = Literal["ACTIVE", "DOWN"]
 D = TypeVar("D", bound="Document")

@@ -1,4 +1,4 @@
-"""Types of attributes, described for the OpenAPI document, and copies between structs that share fields.
+"""Types of attributes, described for the OpenAPI document.
 
 A body is decoded by its types, whose refusals name a type. Ids, addresses and what is not served are read later, and
 refused in the API's own words: their types only describe them in the document. Conditions on other attributes, or on
@@ -6,16 +6,13 @@ what exists, are not in the types.
 """
 
 from functools import cache
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
-
-S = TypeVar("S", bound=Struct)
 
 ITEMS_MAX = 1000
 """How many items any attribute lists: more than one may have, so that its own limit says how many are too many."""
@@ -58,30 +55,3 @@ def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
         for part in get_args(item.type)
         if get_origin(part) is Annotated and get_args(part)[0] is Raw
     }
-
-
-def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
-    """Return a struct of a kind: the fields of `item` with the same names, but for UNSET, and the computed ones.
-
-    A field that is copied must have one type in both.
-    """
-    names = _shared(kind, type(item), frozenset(computed))
-    copied = {name: value for name in names if (value := getattr(item, name)) is not UNSET}
-    return kind(**copied, **computed)
-
-
-@cache
-def _shared(kind: type[Struct], source: type[Struct], computed: frozenset[str]) -> tuple[str, ...]:
-    types, source_types = get_type_hints(kind), get_type_hints(source)
-    names = tuple(name for name in source_types if name in types and name not in computed)
-    for name in names:
-        allowed, possible = _alternatives(types[name]), _alternatives(source_types[name])
-        assert possible <= allowed, f"{kind.__name__}.{name} is {types[name]}, {source.__name__}'s {source_types[name]}"
-    return names
-
-
-def _alternatives(kind: Any) -> set[Any]:
-    """Return the types that a union allows, without UnsetType; of a literal those of its values."""
-    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    literals = {type(value) for part in parts if get_origin(part) is Literal for value in get_args(part)}
-    return {part for part in parts if get_origin(part) is not Literal} - {UnsetType} | literals

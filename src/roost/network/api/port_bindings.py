@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.fields import Text, copy_as, described
+from roost.network.api.fields import Text, described
 from roost.network.api.policies import ADMIN
 from roost.network.api.ports import Profile, VnicType, profile_text
 from roost.network.api.protocol import path_id
@@ -22,6 +22,7 @@ from roost.network.service import port_bindings as service
 from roost.platform.bodies import read_json
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.structs import copy_as
 
 
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):

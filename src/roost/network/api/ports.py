@@ -22,7 +22,6 @@ from roost.network.api.fields import (
     Tags,
     Text,
     Uuid,
-    copy_as,
 )
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
@@ -34,6 +33,7 @@ from roost.network.rules.tags import replaced
 from roost.network.service import Networks, old_agents
 from roost.network.service import ports as service
 from roost.network.service.old_agents import AgentPort
+from roost.platform.structs import copy_as
 from roost.seams.network import Nic
 from roost.seams.service_types import COMPUTE_OWNER
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from roost.network.api import documents
 from roost.network.api.bodies import parse_segmentation_id, parse_uuid
 from roost.network.api.documents import SegmentDocument
-from roost.network.api.fields import NetworkType, SegmentationId, Text, Uuid, copy_as
+from roost.network.api.fields import NetworkType, SegmentationId, Text, Uuid
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
@@ -15,6 +15,7 @@ from roost.network.model.networks import Segment, SegmentChanges, SegmentRequest
 from roost.network.rules.links import refuse_link
 from roost.network.service import Networks
 from roost.network.service import networks as service
+from roost.platform.structs import copy_as
 
 
 class SegmentBody(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.network.api import documents
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
 from roost.network.api.documents import SubnetDocument
-from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, copy_as, described
+from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, described
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
@@ -17,6 +17,7 @@ from roost.network.rules import addressing, subnet_attributes, uses
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import Networks
 from roost.network.service import subnets as service
+from roost.platform.structs import copy_as
 
 
 class PoolBody(Struct, forbid_unknown_fields=True):

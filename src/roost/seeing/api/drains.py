@@ -15,6 +15,7 @@ from roost.platform.bodies import read_json
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.request_ids import request_id_of
+from roost.platform.structs import copy_as
 from roost.seeing.api.policies import ADMIN
 from roost.seeing.errors import DrainInvalid, DrainNotFound
 from roost.seeing.model import PARALLEL_DEFAULT, Drain, DrainKind, DrainPlan, DrainRequest, ServerStaying
@@ -192,21 +193,13 @@ def _number(request: Request) -> int:
 
 def _show(drain: Drain) -> DrainAnswer:
     progress = drain.progress
-    return DrainAnswer(
-        id=drain.id,
+    return copy_as(
+        DrainAnswer,
+        drain,
         kind=drain.kind.value,
         state=drain.state,
-        hosts=drain.hosts,
-        segment=drain.segment,
-        parallel=drain.parallel,
-        readdress=drain.readdress,
-        request_id=drain.request_id,
-        servers=drain.servers,
         gone=max(0, drain.servers - progress.servers_left),
         ready=progress.ready,
         moving=progress.moving,
         staying=progress.staying,
-        created_at=drain.created_at,
-        deadline_at=drain.deadline_at,
-        ended_at=drain.ended_at,
     )
