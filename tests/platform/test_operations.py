@@ -43,6 +43,23 @@ def app(table: Operations, *checks: Any) -> Starlette:
 
 
 @pytest.mark.parametrize(
+    ("answered", "status", "body"),
+    [
+        ({"done": True}, 202, {"done": True}),
+        ([], 202, []),
+        (None, 202, None),
+        (json_response({"done": False}, 203), 203, {"done": False}),
+    ],
+)
+async def test_what_an_endpoint_returns_has_the_operations_status(answered: Any, status: int, body: Any) -> None:
+    async def serve(_request: Request) -> Any:
+        return answered
+
+    answer = await ask(app({"/a": {"POST": Operation(summary="s", endpoint=serve, status=202)}}), "/a", method="POST")
+    assert (answer.status, answer.body) == (status, body)
+
+
+@pytest.mark.parametrize(
     ("since", "until", "served"),
     [
         (None, None, {0, 4, 5, 6, 9}), ((1, 5), None, {5, 6, 9}), (None, (1, 5), {0, 4, 5}), ((1, 5), (1, 5), {5}),

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from roost.platform.auth import Policy, caller_of
 from roost.platform.bodies import JSON, check_media_type
 from roost.platform.errors import BadRequest, RequestTimeout
-from roost.platform.http import Api, Endpoint, Version
+from roost.platform.http import Api, Endpoint, Version, json_response
 
 READ_S = 10.0
 """What a GET may take. An API that waits for its database has the listener's time-out for GETs too."""
@@ -41,6 +41,10 @@ class Versions(Struct, frozen=True):
         return in_force
 
 
+Serve = Callable[[Request], Awaitable[Any]]
+"""Returns the body of success, which has the operation's status, None for none; or a whole Response."""
+
+
 class Rule(Struct, frozen=True):
     """A policy rule of oslo.policy. default: its check, unless a policy file says otherwise."""
 
@@ -61,7 +65,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     """
 
     summary: str
-    endpoint: Endpoint
+    endpoint: Serve
     rule: Rule | None = None
     asks: tuple[Rule, ...] = ()
     since: Version | None = None
@@ -99,9 +103,10 @@ def make_routes(api: Api, operations: Operations, checks_of: ChecksOf) -> list[R
         api.route(
             path,
             {
-                method: _guard(
+                method: _endpoint(
                     _ends_soon(operation.endpoint) if method == "GET" and not api.waits else operation.endpoint,
                     [check for check in checks_of(path, method, operation) if check],
+                    operation.status,
                 )
                 for method, operation in methods.items()
             },
@@ -110,11 +115,11 @@ def make_routes(api: Api, operations: Operations, checks_of: ChecksOf) -> list[R
     ]
 
 
-def _ends_soon(endpoint: Endpoint) -> Endpoint:
-    async def read(request: Request) -> Response:
+def _ends_soon(serve: Serve) -> Serve:
+    async def read(request: Request) -> Any:
         try:
             async with asyncio.timeout(READ_S) as limit:
-                return await endpoint(request)
+                return await serve(request)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -124,18 +129,16 @@ def _ends_soon(endpoint: Endpoint) -> Endpoint:
     return read
 
 
-def _guard(endpoint: Endpoint, checks: Sequence[Check]) -> Endpoint:
-    if not checks:
-        return endpoint
-
-    async def guarded(request: Request) -> Response:
+def _endpoint(serve: Serve, checks: Sequence[Check], status: int) -> Endpoint:
+    async def answer(request: Request) -> Response:
         for check in checks:
             waiting = check(request)
             if waiting is not None:
                 await waiting
-        return await endpoint(request)
+        answered = await serve(request)
+        return answered if isinstance(answered, Response) else json_response(answered, status)
 
-    return guarded
+    return answer
 
 
 def version_check(operation: Operation) -> Check | None:

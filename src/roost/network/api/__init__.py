@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
+from roost.network.api.errors import API
 from roost.network.api.extensions import first_operations
 from roost.network.api.guard import checks
 from roost.network.api.networks import NETWORK
@@ -13,7 +14,6 @@ from roost.network.api.openapi import ABOUT
 from roost.network.api.policies import ATTRIBUTES, CHECKS, SCOPES
 from roost.network.api.port_bindings import binding_operations
 from roost.network.api.ports import PORT
-from roost.network.api.protocol import API
 from roost.network.api.quotas import quota_operations
 from roost.network.api.segments import SEGMENT
 from roost.network.api.subnets import SUBNET

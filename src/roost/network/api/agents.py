@@ -7,19 +7,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
-from roost.network.api import listing
 from roost.network.api.documents import show_time
 from roost.network.api.fields import Time, Uuid
 from roost.network.api.policies import ADMIN
-from roost.network.api.resources import Collection, list_answer, list_query
+from roost.network.api.resources import Collection, get_few
 from roost.network.errors import AgentNotFound
 from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
 from roost.network.service import Networks
 from roost.network.service import agents as service
-from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.operations import Operations, Rule
 
 
 class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -70,21 +67,21 @@ AGENT = Collection(
 def agent_operations(context: Networks) -> Operations:
     """Return the operations of all agents, of one, and of the zones."""
 
-    async def list_zones(request: Request) -> Response:
-        zones = [ZoneDocument(state="available" if await service.is_any_alive(context) else "unavailable")]
-        return json_response({"availability_zones": listing.select(zones, request, ZoneDocument, key="name")})
+    async def list_zones(_request: Request) -> list[ZoneDocument]:
+        return [ZoneDocument(state="available" if await service.is_any_alive(context) else "unavailable")]
 
     summary = "the agents of all hosts, and whether they are alive"
     return {
         "/v2.0/agents": {"GET": AGENT.list_operation(context, summary)},
         "/v2.0/agents/{id}": {"GET": AGENT.show_operation(context)},
         "/v2.0/availability_zones": {
-            "GET": Operation(
+            "GET": get_few(
+                "availability_zones",
+                ZoneDocument,
+                list_zones,
+                key="name",
                 summary="the one availability zone, available while an agent is alive",
-                endpoint=list_zones,
                 rule=Rule("get_availability_zone", f"{ADMIN} or role:reader"),
-                query=list_query(ZoneDocument),
-                result=list_answer("availability_zones", ZoneDocument),
             )
         },
     }

@@ -1,44 +1,45 @@
 """How many addresses networks have, over HTTP. Source: extensions network-ip-availability and its -details."""
 
 from functools import partial
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.fields import Uuid
+from roost.network.api.networks import NETWORK
 from roost.network.api.policies import ADMIN
-from roost.network.api.protocol import path_id
-from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
-from roost.network.errors import InvalidInput, NetworkNotFound
-from roost.network.model.networks import ListFilter, ListKind
-from roost.network.rules.availability import Counts, NetworkAvailability, SubnetAvailability
+from roost.network.api.resources import answer, get_one, list_answer, list_query
+from roost.network.errors import InvalidInput
+from roost.network.model.networks import ListFilter, ListKind, Network, Subnet
+from roost.network.rules.availability import Counts, NetworkAvailability
 from roost.network.service import Networks, lists
 from roost.network.service import availability as service
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.structs import copy_as
 
+D = TypeVar("D", bound=Struct)
 KIND: ListKind = "network_ip_availability"
 
 
 class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     """What the counts are made of: the first four are upstream's, the others say what those leave to be guessed."""
 
-    total_ips_in_subnet: int
-    total_ips_in_allocation_pool: int
-    used_ips_in_subnet: int
-    used_ips_in_allocation_pool: int
-    used_ips_outside_allocation_pool: int
-    reserved_ips: int
-    free_ips_in_allocation_pool: int
+    in_subnet: int = field(name="total_ips_in_subnet")
+    in_pools: int = field(name="total_ips_in_allocation_pool")
+    used: int = field(name="used_ips_in_subnet")
+    used_in_pools: int = field(name="used_ips_in_allocation_pool")
+    used_outside: int = field(name="used_ips_outside_allocation_pool")
+    reserved: int = field(name="reserved_ips")
+    free: int = field(name="free_ips_in_allocation_pool")
 
 
 class SubnetAvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many addresses a subnet has."""
 
-    subnet_id: Uuid
-    subnet_name: str
+    id: Uuid = field(name="subnet_id")
+    name: str = field(name="subnet_name")
     cidr: str
     ip_version: int
     total_ips: int
@@ -49,8 +50,8 @@ class SubnetAvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=Tru
 class AvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many addresses a network has."""
 
-    network_id: Uuid
-    network_name: str
+    id: Uuid = field(name="network_id")
+    name: str = field(name="network_name")
     tenant_id: str
     project_id: str
     subnet_ip_availability: list[SubnetAvailabilityDocument]
@@ -72,16 +73,15 @@ def availability_operations(context: Networks) -> Operations:
             )
         },
         "/v2.0/network-ip-availabilities/{id}": {
-            "GET": Operation(
-                summary="how many addresses the network with this id has",
-                endpoint=partial(_show, context), rule=rule, query=SHOW_QUERY,
-                result=answer("network_ip_availability", AvailabilityDocument),
+            "GET": get_one(
+                "network_ip_availability", answer("network_ip_availability", AvailabilityDocument),
+                partial(_read, context), summary="how many addresses the network with this id has", rule=rule,
             )
         },
     }  # fmt: skip
 
 
-async def _list_all(context: Networks, request: Request) -> Response:
+async def _list_all(context: Networks, request: Request) -> dict[str, Any]:
     ip_versions = _ip_versions(request)
     kind = listing.Listable(
         name=KIND,
@@ -89,14 +89,13 @@ async def _list_all(context: Networks, request: Request) -> Response:
         document=AvailabilityDocument,
         find=partial(service.list_availabilities, ip_versions=ip_versions),
         show=_network,
+        others={"id": lambda _: (), "ip_version": lambda _: [ListFilter("ip_version", ip_versions)]},
     )
-    others = {"id": (), "ip_version": [ListFilter("ip_version", ip_versions)] if ip_versions else ()}
-    return await listing.answer(request, context, kind, others)
+    return await listing.answer(context, kind, request)
 
 
-async def _show(context: Networks, request: Request) -> Response:
-    availability = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
-    return json_response({"network_ip_availability": listing.show_fields(_network(availability), request)})
+async def _read(context: Networks, request: Request) -> AvailabilityDocument:
+    return _network(await service.get_availability(context, NETWORK.id_of(request)))
 
 
 def _ip_versions(request: Request) -> tuple[int, ...]:
@@ -109,37 +108,25 @@ def _ip_versions(request: Request) -> tuple[int, ...]:
 
 
 def _network(item: NetworkAvailability) -> AvailabilityDocument:
-    return AvailabilityDocument(
-        network_id=item.network.id,
-        network_name=item.network.name,
+    return _counted(
+        AvailabilityDocument,
+        item.network,
+        item.counts,
         tenant_id=item.network.project_id,
-        project_id=item.network.project_id,
-        subnet_ip_availability=[_subnet(part) for part in item.subnets],
-        total_ips=item.counts.total,
-        used_ips=item.counts.used,
-        ip_availability_details=_details(item.counts),
+        subnet_ip_availability=[
+            _counted(SubnetAvailabilityDocument, part.subnet, part.counts) for part in item.subnets
+        ],
     )
 
 
-def _subnet(item: SubnetAvailability) -> SubnetAvailabilityDocument:
-    return SubnetAvailabilityDocument(
-        subnet_id=item.subnet.id,
-        subnet_name=item.subnet.name,
-        cidr=item.subnet.cidr,
-        ip_version=item.subnet.ip_version,
-        total_ips=item.counts.total,
-        used_ips=item.counts.used,
-        ip_availability_details=_details(item.counts),
-    )
-
-
-def _details(counts: Counts) -> DetailsDocument:
-    return DetailsDocument(
-        total_ips_in_subnet=counts.in_subnet,
-        total_ips_in_allocation_pool=counts.in_pools,
-        used_ips_in_subnet=counts.used,
-        used_ips_in_allocation_pool=counts.used_in_pools,
-        used_ips_outside_allocation_pool=counts.used_outside,
-        reserved_ips=counts.reserved,
-        free_ips_in_allocation_pool=counts.free,
+def _counted(kind: type[D], item: Network | Subnet, counts: Counts, **computed: Any) -> D:
+    """Return the document of a network or a subnet, with its counts."""
+    details = {name: getattr(counts, name) for name in DetailsDocument.__struct_fields__}
+    return copy_as(
+        kind,
+        item,
+        total_ips=counts.total,
+        used_ips=counts.used,
+        ip_availability_details=DetailsDocument(**details),
+        **computed,
     )

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from roost.network import errors
 from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, NotFound, RoostError
-from roost.platform.http import Problem
+from roost.platform.http import Api, Problem
 
 STATUSES: dict[type[RoostError], int] = {
     errors.PortChanged: 503,
@@ -39,3 +39,6 @@ def neutron_error(problem: Problem, detail: str, _request: Request) -> dict[str,
     """Return the body of a refusal. Source: Network API v2.0, error bodies."""
     kind = problem.code or f"HTTP{problem.title.replace(' ', '')}"
     return {"NeutronError": {"type": kind, "message": detail, "detail": ""}}
+
+
+API = Api(problems=PROBLEMS, dialect=neutron_error)

@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api.resources import answer
 from roost.platform.errors import NotFound
-from roost.platform.http import json_response, root_url
+from roost.platform.http import root_url
 from roost.platform.operations import Operation, Operations
+from roost.platform.structs import copy_as
 
 COLLECTIONS = {
     "networks": "network",
@@ -152,18 +152,18 @@ class ExtensionDocument(Struct, forbid_unknown_fields=True):
 def first_operations(described: Operations) -> Operations:
     """Return the operations that tell what there is. described: the others, by which extensions are served."""
     documents = {
-        alias: ExtensionDocument(alias=alias, name=item.name, description=item.description, updated=item.updated)
+        alias: copy_as(ExtensionDocument, item, alias=alias)
         for alias, item in sorted(served_extensions(described).items())
     }
 
-    async def list_all(_request: Request) -> Response:
-        return json_response({"extensions": list(documents.values())})
+    async def list_all(_request: Request) -> dict[str, list[ExtensionDocument]]:
+        return {"extensions": list(documents.values())}
 
-    async def show(request: Request) -> Response:
+    async def show(request: Request) -> dict[str, ExtensionDocument]:
         alias = request.path_params["alias"]
         if alias not in documents:
             raise NotFound(f"Extension with alias {alias} does not exist")
-        return json_response({"extension": documents[alias]})
+        return {"extension": documents[alias]}
 
     collections = Operation(
         summary="the collections", endpoint=_collections, result=CollectionsAnswer, needs_token=False
@@ -189,18 +189,18 @@ def first_operations(described: Operations) -> Operations:
     }  # fmt: skip
 
 
-async def _versions(request: Request) -> Response:
+async def _versions(request: Request) -> dict[str, list[VersionDocument]]:
     links = [SelfLink(rel="self", href=f"{root_url(request)}/v2.0/")]
-    return json_response({"versions": [VersionDocument(id="v2.0", status="CURRENT", links=links)]})
+    return {"versions": [VersionDocument(id="v2.0", status="CURRENT", links=links)]}
 
 
-async def _collections(request: Request) -> Response:
+async def _collections(request: Request) -> CollectionsAnswer:
     root = f"{root_url(request)}/v2.0"
     documents = [
         CollectionDocument(name=name, collection=many, links=[SelfLink(rel="self", href=f"{root}/{many}")])
         for many, name in COLLECTIONS.items()
     ]
-    return json_response(CollectionsAnswer(documents))
+    return CollectionsAnswer(documents)
 
 
 def served_extensions(described: Operations) -> dict[str, Extension]:

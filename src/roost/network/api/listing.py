@@ -7,14 +7,13 @@ here.
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
-from types import MappingProxyType
+from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api.access import hidden_of, seen, seen_by
 from roost.network.api.documents import attributes, booleans, identifiers
@@ -22,7 +21,7 @@ from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest
-from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
+from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, root_url
 
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
@@ -42,16 +41,16 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what is listed from the database.
 
     name, plural: as in paths, envelopes and names of rules. find: the items with these ids that exist. page: reads a
-    page in one statement, for lists that are read often. show: makes the document. more_flags: filters by true or false
-    that are no attributes.
+    page in one statement, for lists that are read often. show: makes the document, which has an `id`. others: filters
+    that are no attributes, each with what reads it.
     """
 
     name: ListKind
     plural: str
     document: type[Struct]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
-    show: Callable[[T], Struct]
-    more_flags: frozenset[str] = frozenset()
+    show: Callable[[T], Any]
+    others: Mapping[str, Callable[[Request], Sequence[ListFilter]]] = {}
     page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
     @property
@@ -59,48 +58,41 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
         """Return the attribute that identifies a row."""
         return lists.KEYS.get(self.name, "id")
 
-    async def read_page(self, context: Networks, query: ListQuery) -> tuple[list[ListRow], list[Struct]]:
+    async def read_page(self, context: Networks, query: ListQuery) -> tuple[list[ListRow], list[Any]]:
         """Return the rows of a page, and the documents of those that still exist, both in order."""
         if self.page is not None:
             pairs = await self.page(context, query)
             return [row for row, _ in pairs], [self.show(item) for _, item in pairs]
         rows = await lists.list_rows(context, self.name, query)
         items = await self.find(context, [row.id for row in rows]) if rows else []
-        documents = {getattr(document, self.key): document for document in map(self.show, items)}
+        documents = {document.id: document for document in map(self.show, items)}
         return rows, [documents[row.id] for row in rows if row.id in documents]
 
 
-async def answer(
-    request: Request,
-    context: Networks,
-    kind: Listable[Any],
-    others: Mapping[str, Sequence[ListFilter]] = MappingProxyType({}),
-) -> Response:
+async def answer(context: Networks, kind: Listable[Any], request: Request) -> dict[str, Any]:
     """Return the page that the request asks for, with links to its neighbours if the request has a limit.
 
-    others: further filters, by name. Raises BadRequest, InvalidInput.
+    Raises BadRequest, InvalidInput.
     """
-    page = await _read_page(request, context, kind, others)
+    page = await _read_page(request, context, kind)
     body: dict[str, Any] = {kind.plural: _show_all(page, request)}
-    if links := _page_links(request, [getattr(item, kind.key) for item in page]):
+    if links := _page_links(request, [item.id for item in page]):
         body[f"{kind.plural}_links"] = links
-    return json_response(body)
+    return body
 
 
-async def _read_page(
-    request: Request, context: Networks, kind: Listable[Any], others: Mapping[str, Sequence[ListFilter]]
-) -> list[Struct]:
+async def _read_page(request: Request, context: Networks, kind: Listable[Any]) -> list[Any]:
     """Return the documents that the query string asks for, in its order, with all attributes.
 
     The database filters, orders and cuts. Its rows are filtered again: policy files may hide more, and some attributes
     are no columns. Rows are read until the page is full. Raises BadRequest, InvalidInput.
     """
-    filters, tests = _filters(request, kind, others)
+    filters, tests = _filters(request, kind)
     order = _order(request, lists.SORTED[kind.name], kind.key)
     limit, reverse = integer_parameter(request, "limit", default=0), _reverse(request)
     used = _used(request)
 
-    def choose(documents: Sequence[Struct]) -> list[Struct]:
+    def choose(documents: Sequence[Any]) -> list[Any]:
         return [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
 
     query = ListQuery(
@@ -112,15 +104,14 @@ async def _read_page(
         if not is_uuid(marker):
             raise _no_marker(marker)
         after = (canonical_uuid(marker),)
-        if (
-            "sort_key" in request.query_params
-        ):  # only its row has its position; in the order of ids, the marker need not exist any more
+        if "sort_key" in request.query_params:
+            # Only its row has its position. In the order of ids, the marker need not exist any more.
             filters_of_marker = (*query.filters, ListFilter(kind.key, after))
             rows, documents = await kind.read_page(context, replace(query, filters=filters_of_marker))
             if not choose(documents):
                 raise _no_marker(marker)
             after = rows[0].position
-    page: list[Struct] = []
+    page: list[Any] = []
     size = limit
     while True:
         rows, documents = await kind.read_page(context, replace(query, after=after, limit=size or None))
@@ -143,7 +134,7 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
     for name, descending in reversed(order.items()):
-        chosen.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
+        chosen.sort(key=partial(_sort_key, attributes(kind)[name]), reverse=descending)
     return _show_all(_page(chosen, request, attributes(kind)[key]), request)
 
 
@@ -180,11 +171,6 @@ def show_made(item: D, request: Request) -> D | dict[str, Any]:
     return _some(item, frozenset(), hidden_of(item, request))
 
 
-def shown_mac(text: str) -> str:
-    """Return a MAC address as ports show it: clients may write it with hyphens and capitals."""
-    return text.lower().replace("-", ":")
-
-
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     """Return the links to the pages before and after the one with these ids; none without a `limit`."""
     limit = integer_parameter(request, "limit", default=0)
@@ -194,18 +180,14 @@ def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
         (name, text) for name, text in request.query_params.multi_items() if name not in ("marker", "page_reverse")
     ]
     path = f"{root_url(request)}{request.scope['path'].removeprefix(request.scope.get('root_path', ''))}"
-    reverse = _reverse(request)
-    links = []
-    for rel, at_end, more, which in (
-        ("next", len(ids) < limit and not reverse, [], -1),
-        ("previous", len(ids) < limit and reverse, [("page_reverse", "True")], 0),
-    ):
-        if at_end:
-            continue
-        marker = [("marker", ids[which])] if ids else []
-        query = urlencode([*others, *marker, *more])
-        links.append({"rel": rel, "href": f"{path}?{query}"})
-    return links
+
+    def link(rel: str, markers: Sequence[str], *more: tuple[str, str]) -> dict[str, str]:
+        query = urlencode([*others, *(("marker", marker) for marker in markers), *more])
+        return {"rel": rel, "href": f"{path}?{query}"}
+
+    is_full, reverse = len(ids) >= limit, _reverse(request)
+    links = [link("next", ids[-1:])] if is_full or reverse else []
+    return [*links, link("previous", ids[:1], ("page_reverse", "True"))] if is_full or not reverse else links
 
 
 def _fixed_ips(request: Request) -> Iterator[ListFilter]:
@@ -256,7 +238,7 @@ def more_filters(kind: type[Struct]) -> tuple[str, ...]:
     return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
 
 
-def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> list[str]:
+def _named(request: Request, kind: type[Struct], besides: Set[str]) -> list[str]:
     """Return the names of the filters of the query string, in its order. Raises BadRequest for an unknown one."""
     names = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
     known = {*attributes(kind), *more_filters(kind)}
@@ -265,15 +247,12 @@ def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> lis
     return names
 
 
-def _filters(
-    request: Request, kind: Listable[Any], others: Mapping[str, Sequence[ListFilter]]
-) -> tuple[list[ListFilter], list[Test]]:
+def _filters(request: Request, kind: Listable[Any]) -> tuple[list[ListFilter], list[Test]]:
     """Return the filters that the database applies, and tests for the others."""
-    more_flags = [name for name in kind.more_flags if name in request.query_params]
-    filters: list[ListFilter] = [ListFilter(name, flags(request, name)) for name in more_flags]
-    filters += [item for items in others.values() for item in items]
+    others = [read(request) for name, read in kind.others.items() if name in request.query_params]
+    filters: list[ListFilter] = [item for items in others for item in items]
     tests: list[Test] = []
-    for name in _named(request, kind.document, kind.more_flags | others.keys()):
+    for name in _named(request, kind.document, kind.others.keys()):
         texts = request.query_params.getlist(name)
         if name == "fixed_ips":
             filters += _fixed_ips(request)
@@ -293,7 +272,9 @@ def _filters(
 def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
     if name in identifiers(document):  # a project's id may look like a UUID, and stays as Keystone writes it
         return _uuids(texts)
-    return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
+    if name == "mac_address":  # which clients may write with hyphens and capitals
+        return [text.lower().replace("-", ":") for text in _texts(texts)]
+    return _texts(texts)
 
 
 def _is_null(texts: Sequence[str]) -> bool:
@@ -358,11 +339,9 @@ def _some(item: D, named: frozenset[str], hidden: frozenset[str]) -> D | dict[st
     return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 
-def _sorting_by(field: str) -> Callable[[Struct], tuple[bool, Any]]:
-    return lambda item: _comparable(getattr(item, field))
-
-
-def _comparable(value: Any) -> tuple[bool, Any]:
+def _sort_key(field: str, item: Struct) -> tuple[bool, Any]:
+    """Return what orders documents by a field: null comes first."""
+    value = getattr(item, field)
     if value is None or value is UNSET:
         return False, ""
     return True, value if isinstance(value, (int, str)) else str(value)

@@ -6,21 +6,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
-from roost.network.api import listing
 from roost.network.api.fields import Text, described
 from roost.network.api.policies import ADMIN
-from roost.network.api.ports import Profile, VnicType, profile_text
-from roost.network.api.protocol import path_id
-from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
-from roost.network.errors import InvalidInput, PortNotFound
+from roost.network.api.ports import PORT, Profile, VnicType, profile_text
+from roost.network.api.resources import answer, get_few, get_one
+from roost.network.errors import InvalidInput
 from roost.network.model.ports import Binding
 from roost.network.rules.notifications import vif_details
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
 from roost.platform.bodies import read_json
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.structs import copy_as
 
@@ -71,10 +67,9 @@ def binding_operations(context: Networks) -> Operations:
     get, post, put, delete = (Rule(f"{verb}_port_binding", ADMIN) for verb in ("get", "create", "update", "delete"))
     return {
         "/v2.0/ports/{id}/bindings": {
-            "GET": Operation(
-                summary="the bindings of a port, the active one and those that wait",
-                endpoint=partial(_list_all, context), rule=get, query=list_query(BindingDocument),
-                result=list_answer("bindings", BindingDocument),
+            "GET": get_few(
+                "bindings", BindingDocument, partial(_list_all, context), key="host",
+                summary="the bindings of a port, the active one and those that wait", rule=get,
             ),
             "POST": Operation(
                 summary="add an inactive binding on another host",
@@ -83,10 +78,7 @@ def binding_operations(context: Networks) -> Operations:
             ),
         },
         "/v2.0/ports/{id}/bindings/{host}": {
-            "GET": Operation(
-                summary="the binding on a host",
-                endpoint=partial(_show, context), rule=get, query=SHOW_QUERY, result=result,
-            ),
+            "GET": get_one("binding", result, partial(_read, context), summary="the binding on a host", rule=get),
             "PUT": Operation(
                 summary="change the binding on a host",
                 endpoint=partial(_update, context), rule=put, body=BindingUpdateEnvelope, result=result, errors=(409,),
@@ -106,49 +98,45 @@ def binding_operations(context: Networks) -> Operations:
     }  # fmt: skip
 
 
-async def _list_all(context: Networks, request: Request) -> Response:
-    documents = [_document(binding) for binding in await service.list_bindings(context, _port_id(request))]
-    return json_response({"bindings": listing.select(documents, request, BindingDocument, key="host")})
+async def _list_all(context: Networks, request: Request) -> list[BindingDocument]:
+    return [_document(binding) for binding in await service.list_bindings(context, PORT.id_of(request))]
 
 
-async def _create(context: Networks, request: Request) -> Response:
-    port_id = _port_id(request)
+async def _create(context: Networks, request: Request) -> dict[str, BindingDocument]:
+    port_id = PORT.id_of(request)
     body = (await read_json(request, BindingEnvelope)).binding
     if not body.host:
         raise InvalidInput("host: a binding is on a host.")
-    asked_for = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
-    binding = await service.create_binding(context, port_id, asked_for)
-    return json_response({"binding": _document(binding)}, 201)
+    binding = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
+    return {"binding": _document(await service.create_binding(context, port_id, binding))}
 
 
-async def _show(context: Networks, request: Request) -> Response:
-    binding = await service.get_binding(context, _port_id(request), request.path_params["host"])
-    return json_response({"binding": listing.show_fields(_document(binding), request)})
+async def _read(context: Networks, request: Request) -> BindingDocument:
+    return _document(await service.get_binding(context, *_named(request)))
 
 
-async def _update(context: Networks, request: Request) -> Response:
-    port_id, host = _port_id(request), request.path_params["host"]
+async def _update(context: Networks, request: Request) -> dict[str, BindingDocument]:
+    port_id, host = _named(request)
     body = (await read_json(request, BindingUpdateEnvelope)).binding
     if body.host not in (None, host):
         raise InvalidInput(f"host: the binding is on {host} and stays there.")
     profile = None if body.profile is None else profile_text(body.profile)
     changed = await service.update_binding(context, port_id, host, vnic_type=body.vnic_type, profile=profile)
-    return json_response({"binding": _document(changed)})
+    return {"binding": _document(changed)}
 
 
-async def _delete(context: Networks, request: Request) -> Response:
-    await service.delete_binding(context, _port_id(request), request.path_params["host"])
-    return Response(status_code=204)
+async def _delete(context: Networks, request: Request) -> None:
+    await service.delete_binding(context, *_named(request))
 
 
-async def _activate(context: Networks, request: Request) -> Response:
+async def _activate(context: Networks, request: Request) -> BindingDocument:
     """Make the binding active. Answer without an envelope, as upstream does and as openstacksdk reads it."""
-    active = await service.activate_binding(context, _port_id(request), request.path_params["host"])
-    return json_response(_document(active))
+    return _document(await service.activate_binding(context, *_named(request)))
 
 
-def _port_id(request: Request) -> str:
-    return path_id(request, "Port", PortNotFound)
+def _named(request: Request) -> tuple[str, str]:
+    """Return the port and the host that the path names. Raises PortNotFound."""
+    return PORT.id_of(request), request.path_params["host"]
 
 
 def _document(binding: Binding) -> BindingDocument:

@@ -2,26 +2,24 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.bodies import refuse_unserved
 from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
-from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
+from roost.network.api.resources import answer, get_few, get_one
 from roost.network.errors import InvalidInput
 from roost.network.rules.quotas import RESOURCES
 from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
-from roost.platform.http import Endpoint, json_response
 from roost.platform.operations import Operation, Operations, Rule
-from roost.platform.quotas import Maximum, Quotas
+from roost.platform.quotas import Maximum
 
 PROJECT_ID_MAX = 255
 GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
@@ -114,37 +112,19 @@ class TenantDocument(Struct, forbid_unknown_fields=True):
 
 def quota_operations(context: Networks) -> Operations:
     """Return the operations of all projects' quotas, and of one project's."""
-
-    def get(summary: str, endpoint: Endpoint, result: type[Struct]) -> Mapping[str, Operation]:
-        return {
-            "GET": Operation(
-                summary=summary, endpoint=endpoint, rule=GET_QUOTA, query=SHOW_QUERY, result=result, owner_may=True
-            )
-        }
-
-    quota, own_project = answer("quota", QuotaDocument), partial(_show_own_project, context)
+    quota = answer("quota", QuotaDocument)
+    get = partial(get_one, "quota", rule=GET_QUOTA, owner_may=True)
     return {
         "/v2.0/quotas": {
-            "GET": Operation(
-                summary="quotas of the projects that have some of their own",
-                endpoint=partial(_list_all, context), rule=GET_QUOTA, query=list_query(ProjectQuotaDocument),
-                result=list_answer("quotas", ProjectQuotaDocument),
+            "GET": get_few(
+                "quotas", ProjectQuotaDocument, partial(_list_all, context), key="project_id",
+                summary="quotas of the projects that have some of their own", rule=GET_QUOTA,
             )
         },
-        "/v2.0/quotas/project": {
-            "GET": Operation(
-                summary="the caller's project",
-                endpoint=partial(own_project, ProjectDocument), result=answer("project", ProjectDocument),
-            )
-        },
-        "/v2.0/quotas/tenant": {
-            "GET": Operation(
-                summary="the same, by its old name",
-                endpoint=partial(own_project, TenantDocument), result=answer("tenant", TenantDocument),
-            )
-        },
+        "/v2.0/quotas/project": _own_project(context, "project", ProjectDocument, "the caller's project"),
+        "/v2.0/quotas/tenant": _own_project(context, "tenant", TenantDocument, "the same, by its old name"),
         "/v2.0/quotas/{project_id}": {
-            **get("how many a project may have; -1 for any number", partial(_show, context), quota),
+            "GET": get(quota, partial(_read, context), summary="how many a project may have; -1 for any number"),
             "PUT": Operation(
                 summary="give a project quotas of its own",
                 endpoint=partial(_update, context), rule=Rule("update_quota", ADMIN), body=QuotaEnvelope, result=quota,
@@ -154,44 +134,43 @@ def quota_operations(context: Networks) -> Operations:
                 endpoint=partial(_delete, context), rule=Rule("delete_quota", ADMIN), status=204,
             ),
         },
-        "/v2.0/quotas/{project_id}/default":
-            get("what it may have without its own", partial(_show_default, context), quota),
-        "/v2.0/quotas/{project_id}/details":
-            get("how many it may have, and has", partial(_show_details, context), QuotaDetailsAnswer),
+        "/v2.0/quotas/{project_id}/default": {
+            "GET": get(quota, partial(_read_default, context), summary="what it may have without its own")
+        },
+        "/v2.0/quotas/{project_id}/details": {
+            "GET": get(QuotaDetailsAnswer, partial(_read_details, context), summary="how many it may have, and has")
+        },
     }  # fmt: skip
 
 
-async def _list_all(context: Networks, request: Request) -> Response:
-    documents = [
-        ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **quotas)
-        for project_id, quotas in (await service.list_quotas(context)).items()
-    ]
-    return json_response({"quotas": listing.select(documents, request, ProjectQuotaDocument, key="project_id")})
+def _own_project(context: Networks, name: str, document: type[Any], summary: str) -> Mapping[str, Operation]:
+    async def show(request: Request) -> dict[str, Any]:
+        return {name: document(caller_of(request.scope).project_id or context.default_project)}
+
+    return {"GET": Operation(summary=summary, endpoint=show, result=answer(name, document))}
 
 
-async def _show_own_project(
-    context: Networks, document: type[ProjectDocument] | type[TenantDocument], request: Request
-) -> Response:
-    name = "project" if document is ProjectDocument else "tenant"
-    return json_response({name: document(caller_of(request.scope).project_id or context.default_project)})
+async def _list_all(context: Networks, _request: Request) -> list[ProjectQuotaDocument]:
+    quotas_by_project = await service.list_quotas(context)
+    return [ProjectQuotaDocument(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in quotas_by_project.items()]
 
 
-async def _show(context: Networks, request: Request) -> Response:
-    return _answer(await service.get_quotas(context, _project(request)), request)
+async def _read(context: Networks, request: Request) -> QuotaDocument:
+    return QuotaDocument(**await service.get_quotas(context, _project(request)))
 
 
-async def _show_default(context: Networks, request: Request) -> Response:
+async def _read_default(context: Networks, request: Request) -> QuotaDocument:
     _project(request)
-    return _answer(service.default_quotas(context), request)
+    return QuotaDocument(**service.default_quotas(context))
 
 
-async def _show_details(context: Networks, request: Request) -> Response:
+async def _read_details(context: Networks, request: Request) -> QuotaDetailsDocument:
     usages = await service.get_details(context, _project(request))
     parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in usages.items()}
-    return json_response({"quota": listing.show_fields(QuotaDetailsDocument(**parts), request)})
+    return QuotaDetailsDocument(**parts)
 
 
-async def _update(context: Networks, request: Request) -> Response:
+async def _update(context: Networks, request: Request) -> dict[str, Any]:
     project_id = _project(request)
     body = (await read_json(request, QuotaEnvelope)).quota
     refuse_unserved(body)
@@ -199,16 +178,12 @@ async def _update(context: Networks, request: Request) -> Response:
         if value not in (None, project_id):
             raise InvalidInput(f"{name} '{value}': the path names {project_id}.")
     check_limit = body.check_limit and not body.force
-    return _answer(await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit), request)
+    quotas = await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit)
+    return {"quota": listing.show_fields(QuotaDocument(**quotas), request)}
 
 
-async def _delete(context: Networks, request: Request) -> Response:
+async def _delete(context: Networks, request: Request) -> None:
     await service.delete_quotas(context, _project(request))
-    return Response(status_code=204)
-
-
-def _answer(quotas: Quotas, request: Request) -> Response:
-    return json_response({"quota": listing.show_fields(QuotaDocument(**quotas), request)})
 
 
 def _maxima(body: QuotaBody) -> dict[str, int]:

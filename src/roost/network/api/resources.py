@@ -3,27 +3,28 @@
 import re
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import attributes, booleans
-from roost.network.api.protocol import path_id, revision
+from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists
 from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import json_response
+from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule, Schema
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Struct)
+D = TypeVar("D", bound=Struct)
+Read = Callable[[Request], Awaitable[T]]
 
 BULK_MAX = 500
 """How many of one kind are made by one request."""
@@ -61,36 +62,35 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
         """Return the policy rule of a verb."""
         return Rule(f"{verb}_{self.name}", self.defaults[verb])
 
+    def absent(self, named: str) -> NotFound:
+        """Return the error for one that does not exist."""
+        return self.missing(f"{self.title} {named} could not be found.")
+
     def id_of(self, request: Request) -> str:
         """Return the id in the path. Raises `missing` if it is no UUID."""
-        return path_id(request, self.title, self.missing)
+        return path_id(request, self.absent)
 
     def list_operation(self, context: Networks, summary: str) -> Operation:
         """Return GET of the collection."""
-
-        async def endpoint(request: Request) -> Response:
-            return await listing.answer(request, context, self)
-
         return Operation(
-            summary=summary, endpoint=endpoint, rule=self.rule("get"),
-            query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.name]),
+            summary=summary, endpoint=partial(listing.answer, context, self), rule=self.rule("get"),
+            query=list_query(self.document, *self.others, sorted_by=lists.SORTED[self.name]),
             result=list_answer(self.plural, self.document),
         )  # fmt: skip
 
     def show_operation(self, context: Networks) -> Operation:
         """Return GET of one."""
 
-        async def endpoint(request: Request) -> Response:
+        async def read(request: Request) -> Struct:
             resource_id = self.id_of(request)
             items = await self.find(context, [resource_id])
             if not items:
-                raise self.missing(f"{self.title} {resource_id} could not be found.")
-            return json_response({self.name: listing.show_fields(self.show(items[0]), request)})
+                raise self.absent(resource_id)
+            document: Struct = self.show(items[0])
+            return document
 
-        return Operation(
-            summary=f"one {self.name}", endpoint=endpoint, rule=self.rule("get"), query=SHOW_QUERY,
-            result=answer(self.name, self.document),
-        )  # fmt: skip
+        result = answer(self.name, self.document)
+        return get_one(self.name, result, read, summary=f"one {self.name}", rule=self.rule("get"))
 
 
 class Resource(Collection[T], frozen=True, kw_only=True):
@@ -153,43 +153,64 @@ class Resource(Collection[T], frozen=True, kw_only=True):
     def _create_operation(self, context: Networks) -> Operation:
         envelope = _envelope(self.name, self.plural, self.body)
 
-        async def endpoint(request: Request) -> Response:
+        async def create(request: Request) -> dict[str, Any]:
             body = await self.read(request, envelope)
             is_single = getattr(body, self.plural) is UNSET
             if is_single == (getattr(body, self.name) is UNSET):
                 raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
             bodies = [owned(item, request) for item in self.bodies_in(body)]
             shown = [listing.show_made(self.show(item), request) for item in await self.create(context, bodies)]
-            return json_response({self.name: shown[0]} if is_single else {self.plural: shown}, 201)
+            return {self.name: shown[0]} if is_single else {self.plural: shown}
 
         return Operation(
-            summary=f"make a {self.name}, or many at once: all or none", endpoint=endpoint, rule=self.rule("create"),
+            summary=f"make a {self.name}, or many at once: all or none", endpoint=create, rule=self.rule("create"),
             body=envelope, status=201, result=_made_answer(self.name, self.plural, self.document), errors=(404, 409),
         )  # fmt: skip
 
     def _update_operation(self, context: Networks) -> Operation:
         envelope = _update_envelope(self.name, self.update_body)
 
-        async def endpoint(request: Request) -> Response:
+        async def update(request: Request) -> dict[str, Any]:
             resource_id = self.id_of(request)
             body = getattr(await self.read(request, envelope), self.name)
             changed = await self.update(context, resource_id, body, revision(request))
-            return json_response({self.name: listing.show_made(self.show(changed), request)})
+            return {self.name: listing.show_made(self.show(changed), request)}
 
         return Operation(
-            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=update,
             rule=self.rule("update"), body=envelope, result=answer(self.name, self.document), errors=(409, 412),
         )  # fmt: skip
 
     def _delete_operation(self, context: Networks) -> Operation:
-        async def endpoint(request: Request) -> Response:
+        async def delete(request: Request) -> None:
             await self.delete(context, self.id_of(request), revision=revision(request))
-            return Response(status_code=204)
 
         return Operation(
-            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=endpoint,
+            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=delete,
             rule=self.rule("delete"), status=204, errors=(409, 412),
         )  # fmt: skip
+
+
+def path_id(request: Request, absent: Callable[[str], NotFound]) -> str:
+    """Return the id in the path. Raises what `absent` returns if it is no UUID."""
+    text: str = request.path_params["id"]
+    if not is_uuid(text):
+        raise absent(text)
+    return canonical_uuid(text)
+
+
+def revision(request: Request) -> int | None:
+    """Return the revision that the request insists on; None for any. Raises InvalidInput.
+
+    Source: Network API, extension revision-if-match.
+    """
+    text = request.headers.get("if-match")
+    if text is None:
+        return None
+    match = re.fullmatch(r"revision_number=([0-9]{1,9})", text)
+    if match is None:
+        raise InvalidInput("If-Match: expected revision_number=<number>.")
+    return int(match[1])
 
 
 def _unwrap(body: bytes, name: str, plural: str) -> bytes:
@@ -217,6 +238,30 @@ _ORDER = {
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters of GET of one."""
+
+
+def get_one(
+    name: str, result: type[Struct], read: Read[Struct], *, summary: str, rule: Rule, owner_may: bool = False
+) -> Operation:
+    """Return GET of one. name: in the answer, whose type is `result`. read: makes its document."""
+
+    async def show(request: Request) -> dict[str, Any]:
+        return {name: listing.show_fields(await read(request), request)}
+
+    return Operation(summary=summary, endpoint=show, rule=rule, query=SHOW_QUERY, result=result, owner_may=owner_may)
+
+
+def get_few(
+    plural: str, document: type[D], read: Read[Sequence[D]], *, key: str, summary: str, rule: Rule
+) -> Operation:
+    """Return GET of a short list, which is read whole. key: the attribute that identifies one."""
+
+    async def show(request: Request) -> dict[str, Any]:
+        return {plural: listing.select(await read(request), request, document, key=key)}
+
+    return Operation(
+        summary=summary, endpoint=show, rule=rule, query=list_query(document), result=list_answer(plural, document)
+    )
 
 
 def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None = None) -> Schema:

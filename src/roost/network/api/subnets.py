@@ -5,14 +5,14 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api import documents
+from roost.network.api import documents, listing
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
 from roost.network.api.documents import SubnetDocument
 from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, described
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
-from roost.network.model.networks import HostRoute, Subnet, SubnetChanges, SubnetRequest
+from roost.network.model.networks import HostRoute, ListFilter, Subnet, SubnetChanges, SubnetRequest
 from roost.network.rules import addressing, subnet_attributes, uses
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import Networks
@@ -115,7 +115,7 @@ SUBNET = Resource(
     update=_update,
     delete=service.delete_subnet,
     defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
-    more_flags=frozenset({"shared"}),
+    others={"shared": lambda request: [ListFilter("shared", listing.flags(request, "shared"))]},
 )
 """`shared` is the network's: it filters subnets, which do not show it. Source: neutron-lib, definitions/subnet.py."""
 

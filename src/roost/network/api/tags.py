@@ -1,25 +1,23 @@
 """Tags of networks, segments, subnets and ports over HTTP. Source: extensions standard-attr-tag and tag-creation."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api.fields import Tags
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
-from roost.network.api.protocol import path_id
-from roost.network.api.resources import Resource
+from roost.network.api.resources import Resource, path_id
 from roost.network.api.segments import SEGMENT
 from roost.network.api.subnets import SUBNET
-from roost.network.errors import TagNotFound, TagResourceNotFound
+from roost.network.errors import TagResourceNotFound
 from roost.network.rules import tags as rules
 from roost.network.service import Networks
 from roost.network.service import tags as service
 from roost.platform.bodies import read_json
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 
@@ -29,13 +27,69 @@ class TagsEnvelope(Struct, forbid_unknown_fields=True):
     tags: Tags
 
 
+class TagMethod(Struct, frozen=True):
+    """What one method does to all tags of a resource, or to one.
+
+    verb: of its policy rule. decide: (the present tags, those that the request names) -> the tags from now on.
+    adds: the tags that the request names are checked before the resource is looked for.
+    """
+
+    summary: str
+    verb: str
+    decide: Callable[[service.Tags, service.Tags], Sequence[str]]
+    status: int = 200
+    adds: bool = False
+
+
+METHODS = {
+    "tags": {
+        "GET": TagMethod("the tags of the {}", "get", lambda has, _: has),
+        "POST": TagMethod("add tags", "create", rules.added, status=201, adds=True),
+        "PUT": TagMethod("have these tags and no others", "update", lambda _, new: new, adds=True),
+        "DELETE": TagMethod("have no tags", "delete", lambda _has, _named: (), status=204),
+    },
+    "tags/{tag}": {
+        "GET": TagMethod("whether it has the tag", "get", lambda has, named: _check(has, *named), status=204),
+        "PUT": TagMethod("have the tag", "update", rules.added, status=201, adds=True),
+        "DELETE": TagMethod("drop the tag", "delete", lambda has, named: rules.removed(has, *named), status=204),
+    },
+}
+"""Path below a resource -> method -> what it does."""
+
+
 def tag_operations(context: Networks) -> Operations:
     """Return the operations of all tags and of one, of every kind."""
-    served: dict[str, dict[str, Operation]] = {}
-    for resource in (NETWORK, SEGMENT, SUBNET, PORT):
-        served[f"/v2.0/{resource.plural}/{{id}}/tags"] = _of_all(context, resource)
-        served[f"/v2.0/{resource.plural}/{{id}}/tags/{{tag}}"] = _of_one(context, resource)
-    return served
+    return {
+        f"/v2.0/{resource.plural}/{{id}}/{path}": {
+            method: _operation(context, resource, does, of_all=path == "tags") for method, does in methods.items()
+        }
+        for resource in (NETWORK, SEGMENT, SUBNET, PORT)
+        for path, methods in METHODS.items()
+    }
+
+
+def _operation(context: Networks, resource: Resource[Any], does: TagMethod, *, of_all: bool) -> Operation:
+    reads, shows = of_all and does.adds, of_all and does.status != 204
+
+    async def serve(request: Request) -> dict[str, service.Tags] | None:
+        named: tuple[str, ...] = () if of_all else (request.path_params["tag"],)
+        if reads:
+            named = tuple((await read_json(request, TagsEnvelope)).tags)
+        if does.adds:
+            named = rules.replaced(named)
+        resource_id = path_id(request, partial(absent, resource))
+        tags = await service.change_tags(context, resource.name, resource_id, lambda has: does.decide(has, named))
+        return {"tags": tags} if shows else None
+
+    return Operation(
+        summary=does.summary.format(resource.name), endpoint=serve, rule=_rule(does.verb, resource),
+        body=TagsEnvelope if reads else None, status=does.status, result=TagsEnvelope if shows else None,
+    )  # fmt: skip
+
+
+def absent(resource: Resource[Any], named: str) -> TagResourceNotFound:
+    """Return the error for a resource that does not exist, of which the tags are asked for."""
+    return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
 
 
 def _rule(verb: str, resource: Resource[Any]) -> Rule:
@@ -47,68 +101,7 @@ def _rule(verb: str, resource: Resource[Any]) -> Rule:
     return Rule(name, resource.defaults["get" if verb == "get" else "update"])
 
 
-def _of_all(context: Networks, resource: Resource[Any]) -> dict[str, Operation]:
-    async def show(request: Request) -> Response:
-        return json_response({"tags": await _change(context, resource, request, tuple)})
-
-    async def add(request: Request) -> Response:
-        new = rules.replaced((await read_json(request, TagsEnvelope)).tags)
-        tags = await _change(context, resource, request, lambda has: rules.added(has, new))
-        return json_response({"tags": tags}, 201)
-
-    async def replace(request: Request) -> Response:
-        tags = rules.replaced((await read_json(request, TagsEnvelope)).tags)
-        await _change(context, resource, request, lambda _has: tags)
-        return json_response({"tags": tags})
-
-    async def clear(request: Request) -> Response:
-        await _change(context, resource, request, lambda _has: ())
-        return Response(status_code=204)
-
-    return {
-        "GET": Operation(
-            summary=f"the tags of the {resource.name}", endpoint=show, rule=_rule("get", resource), result=TagsEnvelope
-        ),
-        "POST": Operation(
-            summary="add tags", endpoint=add, rule=_rule("create", resource), body=TagsEnvelope, status=201,
-            result=TagsEnvelope,
-        ),
-        "PUT": Operation(
-            summary="have these tags and no others", endpoint=replace, rule=_rule("update", resource),
-            body=TagsEnvelope, result=TagsEnvelope,
-        ),
-        "DELETE": Operation(summary="have no tags", endpoint=clear, rule=_rule("delete", resource), status=204),
-    }  # fmt: skip
-
-
-def _of_one(context: Networks, resource: Resource[Any]) -> dict[str, Operation]:
-    async def check(request: Request) -> Response:
-        if request.path_params["tag"] not in await _change(context, resource, request, tuple):
-            raise TagNotFound(f"Tag {request.path_params['tag']} could not be found.")
-        return Response(status_code=204)
-
-    async def add(request: Request) -> Response:
-        new = rules.replaced([request.path_params["tag"]])
-        await _change(context, resource, request, lambda has: rules.added(has, new))
-        return Response(status_code=201)
-
-    async def remove(request: Request) -> Response:
-        tag = request.path_params["tag"]
-        await _change(context, resource, request, lambda has: rules.removed(has, tag))
-        return Response(status_code=204)
-
-    return {
-        "GET": Operation(summary="whether it has the tag", endpoint=check, rule=_rule("get", resource), status=204),
-        "PUT": Operation(summary="have the tag", endpoint=add, rule=_rule("update", resource), status=201),
-        "DELETE": Operation(summary="drop the tag", endpoint=remove, rule=_rule("delete", resource), status=204),
-    }
-
-
-async def _change(
-    context: Networks, resource: Resource[Any], request: Request, decide: Callable[[service.Tags], Sequence[str]]
-) -> service.Tags:
-    return await service.change_tags(context, resource.name, _id(request, resource), decide)
-
-
-def _id(request: Request, resource: Resource[Any]) -> str:
-    return path_id(request, f"Resource {resource.plural}", TagResourceNotFound)
+def _check(has: service.Tags, tag: str) -> service.Tags:
+    """Return the tags. Raises TagNotFound when this one is not among them."""
+    rules.removed(has, tag)
+    return has
