@@ -81,13 +81,11 @@ class Access:
     def target(self, document: Struct) -> Target:
         """Return the target that rules ask about, of a network, subnet or port."""
         assert isinstance(document, NetworkDocument | SubnetDocument | PortDocument)
-        target = owned_by(document.project_id)
         if isinstance(document, NetworkDocument):
-            return target | _network_target(NetworkOwner(document.project_id, document.shared, document.external))
-        if isinstance(document, PortDocument):
-            target["device_owner"] = document.device_owner
-        network = (self.reachable or {}).get(document.network_id)
-        return target if network is None else target | _network_target(network)
+            network: NetworkOwner | None = NetworkOwner(document.project_id, document.shared, document.external)
+        else:
+            network = (self.reachable or {}).get(document.network_id)
+        return target_of(document.project_id, network, getattr(document, "device_owner", None))
 
     def verdict(self, document: Struct) -> Verdict:
         """Return what the caller sees of the document; everything of one without an owner."""
@@ -121,34 +119,21 @@ def access_of(request: Request) -> Access | None:
     return access
 
 
-def _network_target(owner: NetworkOwner) -> Target:
-    return {
-        "network:project_id": owner.project_id,
-        "network:tenant_id": owner.project_id,
-        "shared": str(owner.shared),
-        "router:external": str(owner.external),
-    }
+def target_of(project_id: str | None, network: NetworkOwner | None = None, device_owner: str | None = None) -> Target:
+    """Return the target that rules ask about. project_id: None for what nobody owns. network: that it is, or is on."""
+    target = {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
+    if network is not None:
+        target |= {
+            "network:project_id": network.project_id,
+            "network:tenant_id": network.project_id,
+            "shared": str(network.shared),
+            "router:external": str(network.external),
+        }
+    return target if device_owner is None else target | {"device_owner": device_owner}
 
 
-def owned_by(project_id: str | None) -> Target:
-    """Return the target of what a project owns, or of what nobody owns."""
-    return {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
-
-
-STRANGER = {
-    **owned_by("-"),
-    **_network_target(NetworkOwner("-", shared=False, external=False)),
-    "device_owner": "",
-}
+STRANGER = target_of("-", NetworkOwner("-", shared=False, external=False), "")
 """The target of a document of a project that does not exist, on a network of that project."""
-
-
-def reached(access: Access, network_id: str) -> Target | None:
-    """Return the target of a network on which something is made; None if the caller does not see the network."""
-    if access.reachable is None:
-        return {}
-    owner = access.reachable.get(network_id)
-    return None if owner is None else _network_target(owner)
 
 
 def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:

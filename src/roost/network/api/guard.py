@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, owned_by, reached
+from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, target_of
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
 from roost.network.api.resources import Resource
 from roost.network.api.subnets import SUBNET
-from roost.network.errors import NetworkNotFound, TagResourceNotFound
+from roost.network.api.tags import absent
 from roost.network.service import Networks
 from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.errors import BadRequest
@@ -47,7 +47,7 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
             if resource is None:
                 project_id = request.path_params[parameter] if operation.owner_may else caller.project_id
                 if not operation.owner_may or project_id != caller.project_id:
-                    access.enforce(rule, owned_by(project_id))
+                    access.enforce(rule, target_of(project_id))
             elif parameter is not None:
                 await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
             elif method == "POST":
@@ -71,12 +71,12 @@ async def _check_one(
             return
         document = resource.show(items[0])
         if not access.verdict(document).visible:
-            raise _missing(resource, request, named)
+            raise absent(resource, named) if "/tags" in request.scope["path"] else resource.absent(named)
         target = access.target(document)
         access.enforce(rule, target)
     if rule == f"update_{resource.name}" and operation.body is not None:
         item = getattr(await resource.read(request, operation.body), resource.name)
-        access.enforce_attributes(rule, item, target | _device_owner(item))
+        access.enforce_attributes(rule, item, target | target_of(None, device_owner=_device_owner(item)))
 
 
 async def _check_new(access: Access, resource: Resource[Any], operation: Operation, request: Request) -> None:
@@ -91,36 +91,21 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
                 "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires "
                 "admin or advsvc privileges"
             )
-        target = owned_by(project_id) | _device_owner(item)
         network_id = getattr(item, "network_id", None)
-        if network_id is not None and is_uuid(network_id):
-            network = reached(access, canonical_uuid(network_id))
+        network = None
+        if access.reachable is not None and network_id is not None and is_uuid(network_id):
+            network = access.reachable.get(canonical_uuid(network_id))
             if network is None:
-                raise NetworkNotFound(f"Network {network_id} could not be found.")
-            target |= network
-            _refuse_foreign(access, resource, network, project_id)
+                raise NETWORK.absent(network_id)
+            if not network.shared and network.project_id != project_id:  # external: no rule can allow it.
+                # Source: Neutron, neutron/pecan_wsgi/hooks/ownership_validation.py.
+                raise Forbidden(f"Tenant {project_id} not allowed to create {resource.name} on this network")
+        target = target_of(project_id, network, _device_owner(item))
         access.enforce(rule, target)
         access.enforce_attributes(rule, item, target)
 
 
-def _refuse_foreign(access: Access, resource: Resource[Any], network: Target, project_id: str | None) -> None:
-    """Raise Forbidden for a resource on an external network that is neither shared nor the project's own.
-
-    No rule can allow it. Source: Neutron, neutron/pecan_wsgi/hooks/ownership_validation.py.
-    """
-    if access.privileged or network["shared"] == "True" or network["network:tenant_id"] == project_id:
-        return
-    raise Forbidden(f"Tenant {project_id} not allowed to create {resource.name} on this network")
-
-
-def _device_owner(item: Struct) -> Target:
-    """Return the target with a body's device_owner; without one, an empty target."""
+def _device_owner(item: Struct) -> str | None:
+    """Return the device_owner that a body sets, if any."""
     device_owner = getattr(item, "device_owner", None)
-    return {"device_owner": device_owner} if isinstance(device_owner, str) else {}
-
-
-def _missing(resource: Resource[Any], request: Request, named: str) -> Exception:
-    """Return the error that the endpoint raises for a resource that does not exist."""
-    if "/tags" in request.scope["path"]:
-        return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
-    return resource.missing(f"{resource.title} {named} could not be found.")
+    return device_owner if isinstance(device_owner, str) else None
