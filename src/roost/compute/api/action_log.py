@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import ActionAnswer, ActionsAnswer
@@ -26,7 +25,7 @@ from roost.compute.model.server import ActionEvent, ActionFilter, Server, Server
 from roost.compute.service import Compute
 from roost.compute.service import actions as service
 from roost.platform.auth import Policy
-from roost.platform.http import Version, json_response
+from roost.platform.http import Version
 from roost.platform.operations import Operation, Operations, Rule
 
 PARAMETERS: Parameters = {
@@ -66,7 +65,7 @@ class ActionLog:
             },
         }
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> dict[str, Any]:
         check_parameters(request, PARAMETERS)
         server: Server = request.state.server
         changed_since, changed_before = read_changed_between(request)
@@ -78,9 +77,9 @@ class ActionLog:
         actions, more = await read_page(request, "actions", load, lambda action: action.request_id)
         version = request.state.microversion
         links = {"links": more["actions_links"]} if more and version >= (2, 58) else {}
-        return json_response({"instanceActions": [_show(server, action, version) for action in actions]} | links)
+        return {"instanceActions": [_show(server, action, version) for action in actions]} | links
 
-    async def _show(self, request: Request) -> Response:
+    async def _show(self, request: Request) -> dict[str, Any]:
         server: Server = request.state.server
         version, access = request.state.microversion, access_of(self.compute, self.policy, request)
         action = await service.get_action(self.compute, server, path_text(request, "request_id"))
@@ -88,7 +87,7 @@ class ActionLog:
         sees_all = access.allows(ACTION_EVENTS, server)
         if sees_all or version >= (2, 51):
             shown["events"] = [_show_event(server, event, version, sees_all=sees_all) for event in action.events]
-        return json_response({"instanceAction": shown})
+        return {"instanceAction": shown}
 
 
 def _show(server: Server, action: ServerAction, version: Version) -> dict[str, Any]:

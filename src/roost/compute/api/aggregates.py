@@ -18,7 +18,6 @@ from roost.compute.service import aggregates as service
 from roost.compute.service import operator_aggregates as changes
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 UUID_FROM, IMAGES_FROM = (2, 41), (2, 81)
@@ -138,23 +137,23 @@ class Aggregates:
             },
         }
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> dict[str, Any]:
         aggregates = await service.list_host_aggregates(self.compute)
-        return json_response({"aggregates": [_show_aggregate(aggregate, request) for aggregate in aggregates]})
+        return {"aggregates": [_show_aggregate(aggregate, request) for aggregate in aggregates]}
 
-    async def _create(self, request: Request) -> Response:
+    async def _create(self, request: Request) -> dict[str, Any]:
         body = (await read_body(request, AggregateCreateBody)).aggregate
         aggregate = await changes.create_aggregate(
             self.compute, _read_name(body.name), _read_zone(body.availability_zone), self._requester(request)
         )
         shown = _show_aggregate(aggregate, request)
-        return json_response({"aggregate": {key: shown[key] for key in shown.keys() - {"hosts", "metadata"}}})
+        return {"aggregate": {key: shown[key] for key in shown.keys() - {"hosts", "metadata"}}}
 
-    async def _show(self, request: Request) -> Response:
+    async def _show(self, request: Request) -> dict[str, Any]:
         aggregate = await service.get_host_aggregate(self.compute, _read_id(request))
-        return json_response({"aggregate": _show_aggregate(aggregate, request)})
+        return {"aggregate": _show_aggregate(aggregate, request)}
 
-    async def _update(self, request: Request) -> Response:
+    async def _update(self, request: Request) -> dict[str, Any]:
         aggregate_id = _read_id(request)
         body = (await read_body(request, AggregateUpdateBody)).aggregate
         if body.name is UNSET and body.availability_zone is UNSET:
@@ -167,13 +166,12 @@ class Aggregates:
             metadata={} if zone is UNSET else {"availability_zone": _read_zone(zone)},
             by=self._requester(request),
         )
-        return json_response({"aggregate": _show_aggregate(aggregate, request)})
+        return {"aggregate": _show_aggregate(aggregate, request)}
 
-    async def _delete(self, request: Request) -> Response:
+    async def _delete(self, request: Request) -> None:
         await changes.delete_aggregate(self.compute, _read_id(request), self._requester(request))
-        return Response(status_code=200)
 
-    async def _act(self, request: Request) -> Response:
+    async def _act(self, request: Request) -> dict[str, Any]:
         aggregate_id = _read_id(request)
         body = await read_body(request, AggregateActionBody)
         actions = [name for name in body.__struct_fields__ if getattr(body, name) is not UNSET]
@@ -191,7 +189,7 @@ class Aggregates:
             assert body.set_metadata is not UNSET
             metadata = body.set_metadata.metadata
             aggregate = await changes.update_aggregate(self.compute, aggregate_id, metadata=metadata, by=by)
-        return json_response({"aggregate": _show_aggregate(aggregate, request)})
+        return {"aggregate": _show_aggregate(aggregate, request)}
 
     def _requester(self, request: Request) -> Requester:
         return access_of(self.compute, self.policy, request).requester

@@ -3,7 +3,6 @@
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import Builds
 from roost.compute.api.pages import page_limit
@@ -13,16 +12,15 @@ from roost.compute.model.work import Build
 from roost.compute.rules.builds import find_wait
 from roost.compute.service import Compute
 from roost.compute.service import builds as service
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 
 def build_operations(compute: Compute) -> Operations:
     """Return the operation of builds."""
 
-    async def list_builds(request: Request) -> Response:
+    async def list_builds(request: Request) -> dict[str, Any]:
         builds, total = await service.list_builds(compute, limit=page_limit(request))
-        return json_response({"builds": [_show(build) for build in builds], "total": total})
+        return {"builds": [_show(build) for build in builds], "total": total}
 
     return {
         "/builds": {

@@ -1,10 +1,9 @@
 """GET and PUT /hosts, Roost's own: hosts as an operator declares them, before their agents are there."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import HostNames
 from roost.compute.api.policies import SERVICE
@@ -12,7 +11,6 @@ from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts
 from roost.platform.bodies import SET, read_json
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seams.agent import HOSTS_MAX, HostReport
 
@@ -26,15 +24,15 @@ class DeclaredHostsBody(Struct):
 def declared_host_operations(compute: Compute) -> Operations:
     """Return the operations of hosts as operators declare them."""
 
-    async def list_hosts(_request: Request) -> Response:
-        return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
+    async def list_hosts(_request: Request) -> dict[str, Any]:
+        return {"hosts": await guests.list_host_names(compute, declared_only=False)}
 
-    async def declare_hosts(request: Request) -> Response:
+    async def declare_hosts(request: Request) -> dict[str, Any]:
         body = await read_json(request, DeclaredHostsBody, SET)
         check_host_names(host.name for host in body.hosts)
         declared = await hosts.register_hosts(compute, body.hosts, agent=None)
         compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
-        return json_response({"hosts": [host.name for host in declared]})
+        return {"hosts": [host.name for host in declared]}
 
     return {
         "/hosts": {

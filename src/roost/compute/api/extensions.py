@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import ExtensionAnswer, ExtensionsAnswer
 from roost.compute.api.policies import ANYBODY
 from roost.compute.api.requests import path_text
 from roost.platform.errors import NotFound
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 EXTENSIONS: Mapping[str, str] = {
@@ -38,17 +36,17 @@ EXTENSIONS: Mapping[str, str] = {
 """Alias -> name, of what is served."""
 
 
-async def list_extensions(_request: Request) -> Response:
+async def list_extensions(_request: Request) -> dict[str, Any]:
     """GET /extensions"""
-    return json_response({"extensions": [_show(alias) for alias in EXTENSIONS]})
+    return {"extensions": [_show(alias) for alias in EXTENSIONS]}
 
 
-async def show_extension(request: Request) -> Response:
+async def show_extension(request: Request) -> dict[str, Any]:
     """GET /extensions/{alias}"""
     alias = path_text(request, "alias")
     if alias not in EXTENSIONS:
         raise NotFound(f"Extension {alias} is not served.")
-    return json_response({"extension": _show(alias)})
+    return {"extension": _show(alias)}
 
 
 def _show(alias: str) -> dict[str, Any]:

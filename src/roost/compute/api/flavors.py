@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import FlavorAnswer, FlavorsAnswer, FlavorsDetailAnswer, Specs, SpecsAnswer
@@ -37,7 +36,6 @@ from roost.compute.service import Compute
 from roost.compute.service import flavors as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.turns import encode_in_turns
 
@@ -133,32 +131,31 @@ class Flavors:
     def _show(self, request: Request, flavor: Flavor) -> dict[str, Any]:
         return _show(request, flavor, specs=access_of(self.compute, self.policy, request).allows(FLAVOR_EXTRA_SPECS))
 
-    async def _create(self, request: Request) -> Response:
+    async def _create(self, request: Request) -> dict[str, Any]:
         flavor_body = (await read_body(request, FlavorCreateBody)).flavor
         if flavor_body.description is not UNSET and request.state.microversion < DESCRIPTION_FROM:
             raise BadRequest("description: there is this attribute from microversion 2.55")
         flavor = await service.create_flavor(self.compute, _read_flavor(flavor_body))
-        return json_response({"flavor": self._show(request, flavor)})
+        return {"flavor": self._show(request, flavor)}
 
-    async def _list_brief(self, request: Request) -> Response:
+    async def _list_brief(self, request: Request) -> dict[str, Any]:
         flavors, more = await self._page(request)
         shown = ("id", "name", "description") if request.state.microversion >= DESCRIPTION_FROM else ("id", "name")
         brief = [
             {name: value for name, value in self._show(request, flavor).items() if name in (*shown, "links")}
             for flavor in flavors
         ]
-        return json_response({"flavors": brief} | more)
+        return {"flavors": brief} | more
 
-    async def _list_detail(self, request: Request) -> Response:
+    async def _list_detail(self, request: Request) -> dict[str, Any]:
         flavors, more = await self._page(request)
-        return json_response({"flavors": await encode_in_turns(partial(self._show, request), flavors)} | more)
+        return {"flavors": await encode_in_turns(partial(self._show, request), flavors)} | more
 
-    async def _show_one(self, request: Request) -> Response:
-        return json_response({"flavor": self._show(request, await _get_flavor(self.compute, self.policy, request))})
+    async def _show_one(self, request: Request) -> dict[str, Any]:
+        return {"flavor": self._show(request, await _get_flavor(self.compute, self.policy, request))}
 
-    async def _delete(self, request: Request) -> Response:
+    async def _delete(self, request: Request) -> None:
         await service.delete_flavor(self.compute, path_text(request, "flavor_id"))
-        return json_response(None, 202)
 
     async def _page(self, request: Request) -> tuple[list[Flavor], More]:
         check_parameters(request, PARAMETERS)
@@ -182,28 +179,27 @@ class Flavors:
 
 
 def _extra_spec_operations(compute: Compute, policy: Policy) -> Operations:
-    async def list_specs(request: Request) -> Response:
+    async def list_specs(request: Request) -> dict[str, Any]:
         flavor = await _get_flavor(compute, policy, request)
-        return json_response({"extra_specs": flavor.extra_specs})
+        return {"extra_specs": flavor.extra_specs}
 
-    async def create(request: Request) -> Response:
+    async def create(request: Request) -> dict[str, Any]:
         specs = (await read_body(request, ExtraSpecsBody)).extra_specs
         added = {key: str(value) for key, value in specs.items()}
         checked = request.state.microversion >= SPECS_CHECKED_FROM
         flavor = await service.set_extra_specs(compute, path_text(request, "flavor_id"), added=added, checked=checked)
-        return json_response({"extra_specs": {key: flavor.extra_specs[key] for key in added}})
+        return {"extra_specs": {key: flavor.extra_specs[key] for key in added}}
 
-    async def show(request: Request) -> Response:
+    async def show(request: Request) -> dict[str, Any]:
         flavor = await _get_flavor(compute, policy, request)
         key = path_text(request, "key")
-        return json_response({key: _spec(flavor, key)})
+        return {key: _spec(flavor, key)}
 
-    async def delete(request: Request) -> Response:
+    async def delete(request: Request) -> None:
         flavor = await _get_flavor(compute, policy, request)
         key = path_text(request, "key")
         _spec(flavor, key)
         await service.set_extra_specs(compute, flavor.id, added={}, removed=(key,))
-        return json_response(None)
 
     rule = "os_compute_api:os-flavor-extra-specs:"
     return {

@@ -29,8 +29,8 @@ from roost.compute.model.cloud import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.platform.errors import BadRequest
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
-from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.operations import Operation, Operations, Rule, Serve
 
 UUIDS_FROM, NUMBERS_UNTIL = (2, 53), (2, 52)
 NO_SERVERS_SHOWN_FROM, AMOUNTS_UNTIL = (2, 75), (2, 87)
@@ -106,36 +106,36 @@ class Hypervisors:
             },
         }
 
-    async def _list_hypervisors(self, request: Request) -> Response:
+    async def _list_hypervisors(self, request: Request) -> dict[str, Any]:
         hosts, more = await _page(self.compute, request)
         shown = [_show_brief(host, request) for host in hosts]
-        return json_response({"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more)
+        return {"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more
 
-    async def _list_hypervisors_detail(self, request: Request) -> Response:
+    async def _list_hypervisors_detail(self, request: Request) -> dict[str, Any]:
         hosts, more = await _page(self.compute, request)
         shown = await _show_hypervisors(self.compute, hosts, request)
-        return json_response({"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more)
+        return {"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more
 
-    async def _show_hypervisor(self, request: Request) -> Response:
+    async def _show_hypervisor(self, request: Request) -> dict[str, Any]:
         host = await get_host(self.compute, request)
         shown = await _show_hypervisors(self.compute, [host], request)
-        return json_response({"hypervisor": (await _with_servers(self.compute, [host], shown, request))[0]})
+        return {"hypervisor": (await _with_servers(self.compute, [host], shown, request))[0]}
 
     async def _show_uptime(self, request: Request) -> Response:
         host = await get_host(self.compute, request)
         raise NotReported(f"Host {host.name} does not report its uptime.")
 
-    async def _search(self, request: Request) -> Response:
+    async def _search(self, request: Request) -> dict[str, Any]:
         hosts = await _search(self.compute, request)
-        return json_response({"hypervisors": [_show_brief(host, request) for host in hosts]})
+        return {"hypervisors": [_show_brief(host, request) for host in hosts]}
 
-    async def _search_servers(self, request: Request) -> Response:
+    async def _search_servers(self, request: Request) -> dict[str, Any]:
         hosts = await _search(self.compute, request)
         shown = [_show_brief(host, request) for host in hosts]
-        return json_response({"hypervisors": await _add_servers(self.compute, hosts, shown)})
+        return {"hypervisors": await _add_servers(self.compute, hosts, shown)}
 
 
-def _search_operation(summary: str, endpoint: Endpoint, rule: str) -> Operation:
+def _search_operation(summary: str, endpoint: Serve, rule: str) -> Operation:
     return Operation(
         summary=summary,
         endpoint=endpoint,

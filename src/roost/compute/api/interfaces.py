@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import InterfaceAnswer, InterfacesAnswer
@@ -17,7 +16,6 @@ from roost.compute.service import interfaces as service
 from roost.compute.service.interfaces import find_port
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seams.compute import ServerPort
 
@@ -90,17 +88,17 @@ class Interfaces:
             },
         }
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> dict[str, Any]:
         server: Server = request.state.server
         shown = [_show(request, server, port) for port in server.ports if port.port_id is not None]
-        return json_response({"interfaceAttachments": shown})
+        return {"interfaceAttachments": shown}
 
-    async def _show_one(self, request: Request) -> Response:
+    async def _show_one(self, request: Request) -> dict[str, Any]:
         server: Server = request.state.server
         port = find_port(server, path_text(request, "port_id"))
-        return json_response({"interfaceAttachment": _show(request, server, port)})
+        return {"interfaceAttachment": _show(request, server, port)}
 
-    async def _attach(self, request: Request) -> Response:
+    async def _attach(self, request: Request) -> dict[str, Any]:
         server: Server = request.state.server
         attachment = (await read_body(request, InterfaceBody)).attachment
         check_attributes(attachment, request.state.microversion, Attributes(since={"tag": (2, 49)}))
@@ -120,14 +118,13 @@ class Interfaces:
         port = await service.attach_interface(
             self.compute, server.id, nic, access.requester, permissions=access.permissions
         )
-        return json_response({"interfaceAttachment": _show(request, server, port)})
+        return {"interfaceAttachment": _show(request, server, port)}
 
-    async def _detach(self, request: Request) -> Response:
+    async def _detach(self, request: Request) -> None:
         access = access_of(self.compute, self.policy, request)
         await service.detach_interface(
             self.compute, request.state.server, path_text(request, "port_id"), access.requester
         )
-        return json_response(None, 202)
 
 
 def _show(request: Request, server: Server, port: ServerPort) -> dict[str, Any]:

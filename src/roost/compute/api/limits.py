@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import LimitsAnswer
@@ -14,7 +13,7 @@ from roost.compute.api.requests import STRICT_FROM, Parameter, check_parameters,
 from roost.compute.service import Compute
 from roost.compute.service import quotas as service
 from roost.platform.auth import Policy
-from roost.platform.http import Version, json_response
+from roost.platform.http import Version
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.quotas import QuotaUsage
 
@@ -49,14 +48,14 @@ PARAMETERS = {"tenant_id": Parameter()}
 def limit_operations(compute: Compute, policy: Policy) -> Operations:
     """Return the operation, by path below /v2.1."""
 
-    async def show(request: Request) -> Response:
+    async def show(request: Request) -> dict[str, Any]:
         check_parameters(request, PARAMETERS, strict_from=STRICT_FROM)
         access = access_of(compute, policy, request)
         project_id = text_parameter(request, "tenant_id")
         if project_id is not None:
             access.enforce(OTHER_LIMITS)
         usages = await service.get_usages(compute, access.project_id if project_id is None else project_id)
-        return json_response({"limits": {"rate": [], "absolute": _show(usages, request.state.microversion)}})
+        return {"limits": {"rate": [], "absolute": _show(usages, request.state.microversion)}}
 
     return {
         "/limits": {

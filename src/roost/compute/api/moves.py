@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import MigrationAnswer, MigrationsAnswer, ServerMigrationsAnswer
@@ -32,7 +31,7 @@ from roost.compute.service import Compute
 from roost.compute.service import moves as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import canonical_uuid, is_uuid, json_response
+from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.turns import encode_in_turns
 
@@ -118,7 +117,7 @@ class Migrations:
             },
         }
 
-    async def _list_all(self, request: Request) -> Response:
+    async def _list_all(self, request: Request) -> dict[str, Any]:
         check_parameters(request, PARAMETERS)
         only = _read_filter(request)
 
@@ -130,28 +129,26 @@ class Migrations:
         migrations, more = await read_page(request, "migrations", load, lambda migration: migration.uuid)
         if request.state.microversion < UUIDS_FROM:
             more = {}
-        return json_response({"migrations": await encode_in_turns(partial(_show, request), migrations)} | more)
+        return {"migrations": await encode_in_turns(partial(_show, request), migrations)} | more
 
-    async def _list_of_server(self, request: Request) -> Response:
+    async def _list_of_server(self, request: Request) -> dict[str, Any]:
         only = MigrationFilter(server_id=request.state.server.id, kind=MoveKind.LIVE.value, open=True)
         migrations = await service.list_migrations(self.compute, only, marker=None, limit=1)
-        return json_response({"migrations": [_show_live(request, migration) for migration in migrations]})
+        return {"migrations": [_show_live(request, migration) for migration in migrations]}
 
-    async def _show_of_server(self, request: Request) -> Response:
+    async def _show_of_server(self, request: Request) -> dict[str, Any]:
         migration = await service.get_migration(self.compute, request.state.server.id, _migration_id(request))
-        return json_response({"migration": _show_live(request, migration)})
+        return {"migration": _show_live(request, migration)}
 
-    async def _abort(self, request: Request) -> Response:
+    async def _abort(self, request: Request) -> None:
         requester = access_of(self.compute, self.policy, request).requester
         await service.abort_migration(self.compute, request.state.server.id, _migration_id(request), requester)
-        return json_response(None, 202)
 
-    async def _act(self, request: Request) -> Response:
+    async def _act(self, request: Request) -> None:
         await read_body(request, ForceCompleteBody)
         requester = access_of(self.compute, self.policy, request).requester
         server_id = request.state.server.id
         await service.force_complete(self.compute, server_id, _migration_id(request), requester)
-        return json_response(None, 202)
 
 
 def _migration_id(request: Request) -> int:

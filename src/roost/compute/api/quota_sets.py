@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import QuotaClassAnswer, QuotaDetailAnswer, QuotaSetAnswer, QuotaSetUpdateAnswer
 from roost.compute.api.policies import ADMIN, ANYBODY, READER
@@ -29,7 +28,7 @@ from roost.compute.api.requests import (
 from roost.compute.service import Compute
 from roost.compute.service import quotas as service
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import Version, json_response
+from roost.platform.http import Version
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.quotas import UNLIMITED, Maximum, Quotas
 
@@ -146,12 +145,12 @@ class _Sets:
     def __init__(self, compute: Compute) -> None:
         self.compute = compute
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: Request) -> dict[str, Any]:
         """GET /os-quota-sets/{project_id}: what holds for the project holds for each of its users."""
         check_parameters(request, USER, strict_from=STRICT_FROM)
         return _shown(request, await service.get_quotas(self.compute, path_project(request)))
 
-    async def show_detail(self, request: Request) -> Response:
+    async def show_detail(self, request: Request) -> dict[str, Any]:
         """GET /os-quota-sets/{project_id}/detail"""
         _check_user(request)
         usages = await service.get_usages(self.compute, path_project(request))
@@ -160,37 +159,36 @@ class _Sets:
         }
         return _shown(request, details)
 
-    async def show_defaults(self, request: Request) -> Response:
+    async def show_defaults(self, request: Request) -> dict[str, Any]:
         """GET /os-quota-sets/{project_id}/defaults"""
         check_parameters(request, {}, strict_from=STRICT_FROM)
         return _shown(request, await service.get_defaults(self.compute))
 
-    async def update(self, request: Request) -> Response:
+    async def update(self, request: Request) -> dict[str, Any]:
         """PUT /os-quota-sets/{project_id}"""
         _check_user(request)
         body = (await read_body(request, QuotaSetUpdateBody)).quota_set
         quotas = _read_quotas(body, request, SET_ATTRIBUTES)
         force = flag(body.force, "force", default=False)
         effective = await service.set_quotas(self.compute, path_project(request), quotas, force=force)
-        return json_response({"quota_set": _select(effective, request, SET_ATTRIBUTES)})
+        return {"quota_set": _select(effective, request, SET_ATTRIBUTES)}
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: Request) -> None:
         """DELETE /os-quota-sets/{project_id}"""
         _check_user(request)
         await service.delete_quotas(self.compute, path_project(request))
-        return json_response(None, 202)
 
 
 def _class_operations(compute: Compute) -> Operations:
-    async def show(request: Request) -> Response:
+    async def show(request: Request) -> dict[str, Any]:
         quotas = await service.get_defaults(compute)
-        return json_response({"quota_class_set": {"id": _class(request), **_select(quotas, request, SHOWN_OF_CLASS)}})
+        return {"quota_class_set": {"id": _class(request), **_select(quotas, request, SHOWN_OF_CLASS)}}
 
-    async def update(request: Request) -> Response:
+    async def update(request: Request) -> dict[str, Any]:
         _class(request)
         body = (await read_body(request, QuotaClassUpdateBody)).quota_class_set
         quotas = await service.set_defaults(compute, _read_quotas(body, request, CLASS_ATTRIBUTES))
-        return json_response({"quota_class_set": _select(quotas, request, SHOWN_OF_CLASS)})
+        return {"quota_class_set": _select(quotas, request, SHOWN_OF_CLASS)}
 
     rule = "os_compute_api:os-quota-class-sets:"
     return {
@@ -222,8 +220,8 @@ def _select(values: Mapping[str, Any], request: Request, attributes: Attributes)
     return {name: values[name] for name in select_resources(request.state.microversion, attributes)}
 
 
-def _shown(request: Request, values: Mapping[str, Any]) -> Response:
-    return json_response({"quota_set": {"id": path_project(request), **_select(values, request, SET_ATTRIBUTES)}})
+def _shown(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"quota_set": {"id": path_project(request), **_select(values, request, SET_ATTRIBUTES)}}
 
 
 def _read_quotas(body: QuotaClassBody, request: Request, attributes: Attributes) -> Quotas:

@@ -1,6 +1,6 @@
 """A server's metadata and tags. Source: Compute API, "Server metadata", "Server tags"."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -163,13 +163,13 @@ class ServerAttributes:
     def _by(self, request: Request) -> Requester:
         return access_of(self.compute, self.policy, request).requester
 
-    async def _add_metadata(self, request: Request) -> Response:
+    async def _add_metadata(self, request: Request) -> dict[str, Any]:
         return await self._write_metadata(request, replace=False)
 
-    async def _replace_metadata(self, request: Request) -> Response:
+    async def _replace_metadata(self, request: Request) -> dict[str, Any]:
         return await self._write_metadata(request, replace=True)
 
-    async def _write_metadata(self, request: Request, *, replace: bool) -> Response:
+    async def _write_metadata(self, request: Request, *, replace: bool) -> dict[str, Any]:
         body, by = await read_body(request, MetadataBody), self._by(request)
         metadata = await service.set_metadata(
             self.compute,
@@ -179,9 +179,9 @@ class ServerAttributes:
             may_be_locked=by.is_admin,
             by=by,
         )
-        return json_response({"metadata": metadata})
+        return {"metadata": metadata}
 
-    async def _set_metadata(self, request: Request) -> Response:
+    async def _set_metadata(self, request: Request) -> dict[str, Any]:
         body = await read_body(request, MetadataItemBody)
         if path_text(request, "key") not in body.meta:
             raise BadRequest("Request body and URI mismatch")
@@ -194,9 +194,9 @@ class ServerAttributes:
             may_be_locked=by.is_admin,
             by=by,
         )
-        return json_response({"meta": body.meta})
+        return {"meta": body.meta}
 
-    async def _delete_metadata(self, request: Request) -> Response:
+    async def _delete_metadata(self, request: Request) -> None:
         by = self._by(request)
         await service.delete_metadata(
             self.compute,
@@ -205,16 +205,14 @@ class ServerAttributes:
             may_be_locked=by.is_admin,
             by=by,
         )
-        return json_response(None, 204)
 
-    async def _replace_tags(self, request: Request) -> Response:
+    async def _replace_tags(self, request: Request) -> dict[str, Any]:
         body = await read_body(request, TagsBody)
         tags = await service.set_tags(self.compute, _server(request).id, body.tags, self._by(request))
-        return json_response({"tags": tags})
+        return {"tags": tags}
 
-    async def _delete_tags(self, request: Request) -> Response:
+    async def _delete_tags(self, request: Request) -> None:
         await service.set_tags(self.compute, _server(request).id, (), self._by(request))
-        return json_response(None, 204)
 
     async def _add_tag(self, request: Request) -> Response:
         server, tag = _server(request), path_text(request, "tag")
@@ -223,10 +221,9 @@ class ServerAttributes:
         where = links(request, "servers", server.id)[0]["href"]
         return json_response(None, 201, {"Location": f"{where}/tags/{tag}"})
 
-    async def _delete_tag(self, request: Request) -> Response:
+    async def _delete_tag(self, request: Request) -> None:
         tag = path_text(request, "tag")
         await service.delete_tag(self.compute, _server(request).id, tag, self._by(request))
-        return json_response(None, 204)
 
 
 def _server(request: Request) -> Server:
@@ -234,23 +231,22 @@ def _server(request: Request) -> Server:
     return server
 
 
-async def _list_metadata(request: Request) -> Response:
-    return json_response({"metadata": _server(request).metadata})
+async def _list_metadata(request: Request) -> dict[str, Any]:
+    return {"metadata": _server(request).metadata}
 
 
-async def _show_metadata(request: Request) -> Response:
+async def _show_metadata(request: Request) -> dict[str, Any]:
     key, metadata = path_text(request, "key"), _server(request).metadata
     if key not in metadata:
         raise MetadataNotFound
-    return json_response({"meta": {key: metadata[key]}})
+    return {"meta": {key: metadata[key]}}
 
 
-async def _list_tags(request: Request) -> Response:
-    return json_response({"tags": _server(request).tags})
+async def _list_tags(request: Request) -> dict[str, Any]:
+    return {"tags": _server(request).tags}
 
 
-async def _show_tag(request: Request) -> Response:
+async def _show_tag(request: Request) -> None:
     server, tag = _server(request), path_text(request, "tag")
     if tag not in server.tags:
         raise TagNotFound(f"Server {server.id} has no tag '{tag}'")
-    return json_response(None, 204)

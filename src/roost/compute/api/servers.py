@@ -1,6 +1,7 @@
 """Servers in the Compute API's shapes. What may be asked: server_bodies.py, server_queries.py; by whom: access.py."""
 
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -125,31 +126,30 @@ class Servers:
         }
         return json_response({"server": shown}, 202, {"Location": where[0]["href"]})
 
-    async def _list_brief(self, request: Request) -> Response:
+    async def _list_brief(self, request: Request) -> dict[str, Any]:
         servers, more = await self._page(request, f"{SERVERS}index")
-        return json_response({"servers": await encode_in_turns(partial(show_brief, request), servers)} | more)
+        return {"servers": await encode_in_turns(partial(show_brief, request), servers)} | more
 
-    async def _list_detail(self, request: Request) -> Response:
+    async def _list_detail(self, request: Request) -> dict[str, Any]:
         servers, more = await self._page(request, f"{SERVERS}detail")
         shown = Shown.of(self._access(request), self.compute)
         listed = await encode_in_turns(lambda server: show_listed(request, server, shown), servers)
-        return json_response({"servers": listed} | more)
+        return {"servers": listed} | more
 
-    async def _show(self, request: Request) -> Response:
+    async def _show(self, request: Request) -> dict[str, Any]:
         shown = Shown.of(self._access(request), self.compute)
-        return json_response({"server": show_server(request, request.state.server, shown)})
+        return {"server": show_server(request, request.state.server, shown)}
 
-    async def _update(self, request: Request) -> Response:
+    async def _update(self, request: Request) -> dict[str, Any]:
         update = read_update(await read_body(request, UpdateBody), request.state.microversion)
         server: Server = request.state.server
         changed = await changes_service.update_server(self.compute, server.id, update, self._access(request).requester)
-        return json_response({"server": show_changed(request, changed, Shown.of(self._access(request), self.compute))})
+        return {"server": show_changed(request, changed, Shown.of(self._access(request), self.compute))}
 
-    async def _delete(self, request: Request) -> Response:
+    async def _delete(self, request: Request) -> None:
         server: Server = request.state.server
         access = self._access(request)
         await service.delete_server(self.compute, server.id, may_be_locked=access.is_admin, by=access.requester)
-        return json_response(None, 204)
 
     async def _page(self, request: Request, rule: str) -> tuple[list[Server], More]:
         only = read_filter(self._access(request), request, rule=rule)
@@ -163,20 +163,20 @@ class Servers:
         return await read_page(request, "servers", load, lambda server: server.id)
 
 
-async def _list_addresses(request: Request) -> Response:
-    return json_response({"addresses": addresses_of(request.state.server)})
+async def _list_addresses(request: Request) -> dict[str, Any]:
+    return {"addresses": addresses_of(request.state.server)}
 
 
-async def _show_addresses(request: Request) -> Response:
+async def _show_addresses(request: Request) -> dict[str, Any]:
     network = path_text(request, "network")
     shown = addresses_of(request.state.server)
     if network not in shown:
         raise NetworkNotOfServer(f"Instance is not a member of specified network: {network}.")
-    return json_response({network: shown[network]})
+    return {network: shown[network]}
 
 
-async def _show_topology(_request: Request) -> Response:
-    return json_response({"nodes": [], "pagesize_kb": None})
+async def _show_topology(_request: Request) -> dict[str, Any]:
+    return {"nodes": [], "pagesize_kb": None}
 
 
 TOPOLOGY_OPERATIONS: Operations = {

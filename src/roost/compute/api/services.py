@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import ServiceAnswer, ServicesAnswer
@@ -32,7 +31,6 @@ from roost.compute.service.aggregates import list_with_metadata
 from roost.compute.service.host_removal import delete_host
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule, Versions
 from roost.platform.turns import encode_in_turns
 
@@ -122,7 +120,7 @@ class Services:
             },
         }
 
-    async def _list_services(self, request: Request) -> Response:
+    async def _list_services(self, request: Request) -> dict[str, Any]:
         check_parameters(request, PARAMETERS)
         name, binary = text_parameter(request, "host"), text_parameter(request, "binary")
         hosts = (
@@ -130,9 +128,9 @@ class Services:
         )
         zones = zones_by_host(await list_with_metadata(self.compute)) if hosts else {}
         shown = await encode_in_turns(lambda host: self._show_service(host, request, zones), hosts)
-        return json_response({"services": shown})
+        return {"services": shown}
 
-    async def _change_service(self, request: Request) -> Response:
+    async def _change_service(self, request: Request) -> dict[str, Any]:
         if request.state.microversion >= UUIDS_FROM:
             return await self._update_service(request)
         action = path_text(request, "action")
@@ -155,15 +153,14 @@ class Services:
             if isinstance(body, _ReasonBody):
                 changed["disabled_reason"] = body.disabled_reason
             await service.disable_host(self.compute, body.host, reason=changed.get("disabled_reason"), by=by)
-        return json_response({"service": changed})
+        return {"service": changed}
 
-    async def _delete_service(self, request: Request) -> Response:
+    async def _delete_service(self, request: Request) -> None:
         host = await get_host(self.compute, request, parameter="action")
         by = access_of(self.compute, self.policy, request).requester
         await delete_host(self.compute, host, by=by)
-        return json_response(None, 204)
 
-    async def _update_service(self, request: Request) -> Response:
+    async def _update_service(self, request: Request) -> dict[str, Any]:
         host = await get_host(self.compute, request, parameter="action")
         body = await read_body(request, ServiceUpdateBody)
         if body.status is None and body.forced_down is None:
@@ -181,7 +178,7 @@ class Services:
         if down is not None:
             host = await service.force_down(self.compute, host.name, down, by=by)
         zones = zones_by_host(await list_with_metadata(self.compute))
-        return json_response({"service": self._show_service(host, request, zones)})
+        return {"service": self._show_service(host, request, zones)}
 
     def _show_service(self, host: Host, request: Request, zones: Mapping[str, str]) -> dict[str, Any]:
         shown: dict[str, Any] = {

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import UsageAnswer, UsagesAnswer
 from roost.compute.api.pages import PAGE_MAX, More, read_page
@@ -26,7 +25,7 @@ from roost.compute.model.usages import ServerUsage, UsageFilter
 from roost.compute.rules.usages import ProjectUsage, add_up, hours_of, uptime_s
 from roost.compute.service import Compute
 from roost.compute.service import usages as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
+from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule
 
 PAGES_FROM = (2, 40)
@@ -43,20 +42,20 @@ SHOW_PARAMETERS = {**_PERIOD, **_PAGE}
 def usage_operations(compute: Compute) -> Operations:
     """Return the operations, by path below /v2.1."""
 
-    async def list_projects(request: Request) -> Response:
+    async def list_projects(request: Request) -> dict[str, Any]:
         check_parameters(request, LIST_PARAMETERS, strict_from=STRICT_FROM)
         only = _read_period(compute, request, None)
         servers, more = await _read_servers(compute, request, only, "tenant_usages")
         detailed = (text_parameter(request, "detailed") or "").lower() in YES
         usages = [_show(compute, usage, only, detailed=detailed) for usage in _add_up(servers, only)]
-        return json_response({"tenant_usages": usages} | more)
+        return {"tenant_usages": usages} | more
 
-    async def show_project(request: Request) -> Response:
+    async def show_project(request: Request) -> dict[str, Any]:
         check_parameters(request, SHOW_PARAMETERS, strict_from=STRICT_FROM)
         only = _read_period(compute, request, path_project(request))
         servers, more = await _read_servers(compute, request, only, "tenant_usage")
         usages = [_show(compute, usage, only, detailed=True) for usage in _add_up(servers, only)]
-        return json_response({"tenant_usage": usages[0] if usages else {}} | more)
+        return {"tenant_usage": usages[0] if usages else {}} | more
 
     rule = "os_compute_api:os-simple-tenant-usage:"
     return {

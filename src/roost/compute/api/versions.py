@@ -3,11 +3,10 @@
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import VersionAnswer, VersionsAnswer
 from roost.compute.api.errors import MICROVERSIONS
-from roost.platform.http import json_response, root_url, show
+from roost.platform.http import root_url, show
 from roost.platform.operations import Operation, Operations
 
 UPDATED = "2013-07-23T11:33:21Z"
@@ -25,15 +24,15 @@ def _document(request: Request) -> dict[str, Any]:
     }
 
 
-async def list_versions(request: Request) -> Response:
+async def list_versions(request: Request) -> dict[str, Any]:
     """GET /"""
-    return json_response({"versions": [_document(request)]})
+    return {"versions": [_document(request)]}
 
 
-async def show_version(request: Request) -> Response:
+async def show_version(request: Request) -> dict[str, Any]:
     """GET /v2.1"""
     media_types = [{"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"}]
-    return json_response({"version": _document(request) | {"media-types": media_types}})
+    return {"version": _document(request) | {"media-types": media_types}}
 
 
 _VERSION = Operation(

@@ -3,7 +3,6 @@
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.api.answers import Zones, ZonesDetail
 from roost.compute.api.policies import ADMIN, ANYBODY
@@ -12,25 +11,24 @@ from roost.compute.model.cloud import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.aggregates import list_hosts_by_zone
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 
 
 def zone_operations(compute: Compute) -> Operations:
     """Return the operations of availability zones, by path below /v2.1."""
 
-    async def list_zones(_request: Request) -> Response:
+    async def list_zones(_request: Request) -> dict[str, Any]:
         zones = await list_hosts_by_zone(compute, await service.list_hosts(compute))
         shown = [_show(zone, hosts) | {"hosts": None} for zone, hosts in zones.items()]
-        return json_response({"availabilityZoneInfo": shown})
+        return {"availabilityZoneInfo": shown}
 
-    async def list_zones_detail(_request: Request) -> Response:
+    async def list_zones_detail(_request: Request) -> dict[str, Any]:
         zones = await list_hosts_by_zone(compute, await service.list_hosts(compute))
         shown = [
             _show(zone, hosts) | {"hosts": {host.name: {"nova-compute": _show_service(host)} for host in hosts}}
             for zone, hosts in zones.items()
         ]
-        return json_response({"availabilityZoneInfo": shown})
+        return {"availabilityZoneInfo": shown}
 
     return {
         "/os-availability-zone": {

@@ -3,10 +3,8 @@
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.platform.bodies import read_json
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seeing.api.policies import SERVICE
 from roost.seeing.api.questions import query_schema, read_query
@@ -66,17 +64,17 @@ class CapacityAnswer(Struct, frozen=True, kw_only=True):
 def capacity_operations(seeing: Seeing) -> Operations:
     """Return the operations of capacity, by path below /v1."""
 
-    async def count(body: CapacityBody) -> Response:
+    async def count(body: CapacityBody) -> CapacityAnswer:
         if replace(body, what_if=None) == CapacityBody():
             table, cloud = await service.read_table(seeing, body.what_if)
-            return json_response(CapacityAnswer(cloud=table, drained=_show_drained(cloud)))
+            return CapacityAnswer(cloud=table, drained=_show_drained(cloud))
         capacity, cloud = await service.count_servers(seeing, body, body.what_if)
-        return json_response(CapacityAnswer(servers=_show(capacity), drained=_show_drained(cloud)))
+        return CapacityAnswer(servers=_show(capacity), drained=_show_drained(cloud))
 
-    async def count_query(request: Request) -> Response:
+    async def count_query(request: Request) -> CapacityAnswer:
         return await count(read_query(request, CapacityBody))
 
-    async def count_body(request: Request) -> Response:
+    async def count_body(request: Request) -> CapacityAnswer:
         return await count(await read_json(request, CapacityBody))
 
     rule, summary = Rule("roost:capacity", SERVICE), "how many more servers fit, or what the cloud has free"

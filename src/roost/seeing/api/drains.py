@@ -7,12 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.compute.model.server import Requester
 from roost.platform.auth import OPERATOR, caller_of
 from roost.platform.bodies import read_json
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.request_ids import request_id_of
 from roost.platform.structs import copy_as
@@ -132,23 +130,25 @@ class Drains:
             },
         }
 
-    async def _list_drains(self, request: Request) -> Response:
+    async def _list_drains(self, request: Request) -> DrainsDocument:
         if unknown := sorted(set(request.query_params) - set(HOSTS_QUERY["properties"])):
             raise DrainInvalid(f"query parameter {unknown[0]}: expected host")
         hosts = request.query_params.getlist("host")
         if any("\x00" in host for host in hosts):
             raise DrainInvalid("host: expected names, without the character NUL")
         drains = await service.list_drains(self.seeing, hosts or None)
-        return json_response(DrainsDocument([_show(drain) for drain in drains]))
+        return DrainsDocument([_show(drain) for drain in drains])
 
-    async def _drain(self, request: Request) -> Response:
+    async def _drain(self, request: Request) -> BegunDocument:
         return await self._begin(request, DrainKind.DRAIN, await read_json(request, _DrainBody))
 
-    async def _recover(self, request: Request) -> Response:
+    async def _recover(self, request: Request) -> BegunDocument:
         body = await read_json(request, _RecoveryBody)
         return await self._begin(request, DrainKind.RECOVER, body, readdress=body.readdress)
 
-    async def _begin(self, request: Request, kind: DrainKind, body: _DrainBody, *, readdress: bool = False) -> Response:
+    async def _begin(
+        self, request: Request, kind: DrainKind, body: _DrainBody, *, readdress: bool = False
+    ) -> BegunDocument:
         drain_request = DrainRequest(
             kind=kind,
             hosts=tuple(body.hosts),
@@ -158,13 +158,13 @@ class Drains:
             readdress=readdress,
         )
         begun = await service.begin_drain(self.seeing, drain_request, self._requester(request), dry_run=body.dry_run)
-        return json_response(BegunDocument(None if begun.drain is None else _show(begun.drain), begun.plan))
+        return BegunDocument(None if begun.drain is None else _show(begun.drain), begun.plan)
 
-    async def _show_drain(self, request: Request) -> Response:
-        return json_response(DrainDocument(_show(await service.get_drain(self.seeing, _number(request)))))
+    async def _show_drain(self, request: Request) -> DrainDocument:
+        return DrainDocument(_show(await service.get_drain(self.seeing, _number(request))))
 
-    async def _cancel_drain(self, request: Request) -> Response:
-        return json_response(DrainDocument(_show(await service.cancel_drain(self.seeing, _number(request)))))
+    async def _cancel_drain(self, request: Request) -> DrainDocument:
+        return DrainDocument(_show(await service.cancel_drain(self.seeing, _number(request))))
 
     def _requester(self, request: Request) -> Requester:
         caller, compute = caller_of(request.scope), self.seeing.compute

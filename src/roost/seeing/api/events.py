@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.platform.errors import BadRequest
 from roost.platform.events import SENTENCES, EventFilter, KeptEvent, Subject
-from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response
+from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seeing.api.policies import SERVICE
 from roost.seeing.service.events import EventSource, event_id, list_events
@@ -86,13 +85,13 @@ class SeenEvents(Struct, frozen=True):
 def event_operations(sources: Callable[[], Sequence[EventSource]]) -> Operations:
     """Return the operation of events. sources: asked at each request."""
 
-    async def show_events(request: Request) -> Response:
+    async def show_events(request: Request) -> SeenEvents:
         _check_parameters(request)
         limit = integer_parameter(request, "limit", default=PAGE, lowest=1, highest=PAGE_MAX)
         only = _read_filter(request)
         events = await list_events(sources(), only, marker=request.query_params.get("marker"), limit=limit)
         following = event_id(events[-1]) if len(events) == limit else None
-        return json_response(SeenEvents([_show(event, only) for event in events], following))
+        return SeenEvents([_show(event, only) for event in events], following)
 
     return {
         "/events": {

@@ -4,11 +4,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.platform.bodies import read_json
 from roost.platform.errors import BadRequest
-from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Rule
 from roost.seeing.api.policies import SERVICE
 from roost.seeing.api.questions import TEXT, query_schema, read_query
@@ -115,17 +113,17 @@ class ExplainAnswer(Struct, frozen=True, kw_only=True):
 def explain_operations(seeing: Seeing) -> Operations:
     """Return the operations of explanations, by path below /v1."""
 
-    async def explain(body: ExplainBody) -> Response:
+    async def explain(body: ExplainBody) -> ExplainAnswer:
         if body.request is not None:
             if body != ExplainBody(request=body.request):
                 raise BadRequest("request: of a request of the past nothing else is asked")
-            return json_response(_show_refusals(await service.list_refusals(seeing, body.request)))
-        return json_response(_show(await service.explain(seeing, body, count=body.count)))
+            return _show_refusals(await service.list_refusals(seeing, body.request))
+        return _show(await service.explain(seeing, body, count=body.count))
 
-    async def explain_query(request: Request) -> Response:
+    async def explain_query(request: Request) -> ExplainAnswer:
         return await explain(read_query(request, ExplainBody, "count"))
 
-    async def explain_body(request: Request) -> Response:
+    async def explain_body(request: Request) -> ExplainAnswer:
         return await explain(await read_json(request, ExplainBody))
 
     rule, summary = Rule("roost:explain", SERVICE), "why servers would find no host, and what would help"

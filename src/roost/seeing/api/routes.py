@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.platform.auth import Policy, Unrestricted
-from roost.platform.http import Api, json_response, root_url
+from roost.platform.http import Api, root_url
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
 from roost.seeing.api.events import event_operations
@@ -58,10 +57,10 @@ ABOUT = About(
 )
 
 
-async def list_versions(request: Request) -> Response:
+async def list_versions(request: Request) -> ApiVersions:
     """Answer GET /."""
     links = [{"rel": "self", "href": f"{root_url(request)}/v1"}]
-    return json_response(ApiVersions([ApiVersion("v1", "CURRENT", links)]))
+    return ApiVersions([ApiVersion("v1", "CURRENT", links)])
 
 
 def operations(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> Operations:
