@@ -13,6 +13,7 @@ from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.documents import Document
 from roost.network.api.port_bindings import BindingDocument
 from roost.network.api.quotas import QUOTA_DOCUMENTS
+from roost.network.api.resources import body_type
 from roost.platform.http import Version
 from roost.platform.openapi import About
 from roost.platform.operations import Schema
@@ -27,19 +28,11 @@ PATH_PARAMETERS: dict[str, Schema] = {
 }  # fmt: skip
 
 
-class Refusal(Struct, forbid_unknown_fields=True):
-    """What is wrong: the name of the error, a sentence for people."""
-
-    type: str
-    message: str
-    detail: str
-
-
-class RefusalAnswer(Struct, forbid_unknown_fields=True):
-    """The body of every refusal."""
-
-    NeutronError: Refusal
-
+REFUSAL = body_type(
+    "Refusal", ("type", str), ("message", str), ("detail", str),
+    doc="What is wrong: the name of the error, a sentence for people.",
+)  # fmt: skip
+REFUSAL_ANSWER = body_type("RefusalAnswer", ("NeutronError", REFUSAL), doc="The body of every refusal.")
 
 PARTIAL: Sequence[type[Struct]] = [
     *Document.__subclasses__(), AgentDocument, AvailabilityDocument, BindingDocument, ZoneDocument, *QUOTA_DOCUMENTS,
@@ -73,6 +66,6 @@ ABOUT = About(
     description="The OpenStack Network API v2.0: networks, segments, subnets, ports and their addresses.",
     version="2.0",
     path_parameters=PATH_PARAMETERS,
-    error=RefusalAnswer,
+    error=REFUSAL_ANSWER,
     refine_structs=_refine,
 )

@@ -11,7 +11,7 @@ from roost.network.api import listing
 from roost.network.api.bodies import refuse_unserved
 from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
-from roost.network.api.resources import answer, get_few, get_one
+from roost.network.api.resources import answer, body_type, get_few, get_one
 from roost.network.errors import InvalidInput
 from roost.network.rules.quotas import RESOURCES
 from roost.network.service import Networks
@@ -88,26 +88,9 @@ class QuotaDetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     port: QuotaUsageDocument
 
 
-class QuotaDetailsAnswer(Struct, forbid_unknown_fields=True):
-    """The answer with them."""
-
-    quota: QuotaDetailsDocument
-
-
+QUOTA_DETAILS_ANSWER = body_type("QuotaDetailsAnswer", ("quota", QuotaDetailsDocument), doc="The answer with them.")
 QUOTA_DOCUMENTS = (QuotaDocument, ProjectQuotaDocument, QuotaDetailsDocument)
 """Of which `fields` leaves attributes out."""
-
-
-class ProjectDocument(Struct, forbid_unknown_fields=True):
-    """The caller's project."""
-
-    project_id: str
-
-
-class TenantDocument(Struct, forbid_unknown_fields=True):
-    """The caller's project, by its old name."""
-
-    tenant_id: str
 
 
 def quota_operations(context: Networks) -> Operations:
@@ -121,8 +104,9 @@ def quota_operations(context: Networks) -> Operations:
                 summary="quotas of the projects that have some of their own", rule=GET_QUOTA,
             )
         },
-        "/v2.0/quotas/project": _own_project(context, "project", ProjectDocument, "the caller's project"),
-        "/v2.0/quotas/tenant": _own_project(context, "tenant", TenantDocument, "the same, by its old name"),
+        "/v2.0/quotas/project": _own_project(context, "project", "the caller's project", "The caller's project."),
+        "/v2.0/quotas/tenant":
+            _own_project(context, "tenant", "the same, by its old name", "The caller's project, by its old name."),
         "/v2.0/quotas/{project_id}": {
             "GET": get(quota, partial(_read, context), summary="how many a project may have; -1 for any number"),
             "PUT": Operation(
@@ -138,15 +122,18 @@ def quota_operations(context: Networks) -> Operations:
             "GET": get(quota, partial(_read_default, context), summary="what it may have without its own")
         },
         "/v2.0/quotas/{project_id}/details": {
-            "GET": get(QuotaDetailsAnswer, partial(_read_details, context), summary="how many it may have, and has")
+            "GET": get(QUOTA_DETAILS_ANSWER, partial(_read_details, context), summary="how many it may have, and has")
         },
     }  # fmt: skip
 
 
-def _own_project(context: Networks, name: str, document: type[Any], summary: str) -> Mapping[str, Operation]:
-    async def show(request: Request) -> dict[str, Any]:
-        return {name: document(caller_of(request.scope).project_id or context.default_project)}
+def _own_project(context: Networks, name: str, summary: str, doc: str) -> Mapping[str, Operation]:
+    """Return GET of the caller's project. name: of its attribute, without `_id`. doc: what the answer is."""
 
+    async def show(request: Request) -> dict[str, dict[str, str]]:
+        return {name: {f"{name}_id": caller_of(request.scope).project_id or context.default_project}}
+
+    document = body_type(f"{name.capitalize()}Document", (f"{name}_id", str), doc=doc)
     return {"GET": Operation(summary=summary, endpoint=show, result=answer(name, document))}
 
 

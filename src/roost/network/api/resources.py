@@ -296,19 +296,19 @@ def _filter(document: type[Struct], name: str) -> Schema:
 
 def answer(name: str, content: Any) -> type[Struct]:
     """Return the type of an answer with one attribute. content: its type."""
-    return _around(f"{_camel(name)}Answer", (name, content))
+    return body_type(f"{_camel(name)}Answer", (name, content))
 
 
 def list_answer(plural: str, document: type[Struct]) -> type[Struct]:
     """Return the type of an answer with a list, and the links to its other pages."""
     links = (f"{plural}_links", list[PageLink] | UnsetType, UNSET)
-    return _around(f"{_camel(plural)}Answer", (plural, types.GenericAlias(list, (document,))), links)
+    return body_type(f"{_camel(plural)}Answer", (plural, types.GenericAlias(list, (document,))), links)
 
 
 def _made_answer(name: str, plural: str, document: type[Struct]) -> type[Struct]:
     """Return the type of an answer with one or many that were made."""
     many = types.GenericAlias(list, (document,)) | UnsetType
-    return _around(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), (plural, many, UNSET))
+    return body_type(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), (plural, many, UNSET))
 
 
 def _envelope(name: str, plural: str, body: type[Struct]) -> type[Struct]:
@@ -316,16 +316,17 @@ def _envelope(name: str, plural: str, body: type[Struct]) -> type[Struct]:
     bodies: Any = Annotated[types.GenericAlias(list, (body,)), Meta(min_length=1, max_length=BULK_MAX)]
     doc = f"The body around one {name}, or around many."
     fields = (name, body | UnsetType, UNSET), (plural, bodies | UnsetType, UNSET)
-    return _around(f"{_camel(name)}Envelope", *fields, doc=doc)
+    return body_type(f"{_camel(name)}Envelope", *fields, doc=doc)
 
 
 def _update_envelope(name: str, body: type[Struct]) -> type[Struct]:
     """Return the type of a PUT's whole body."""
-    return _around(f"{_camel(name)}UpdateEnvelope", (name, body), doc=f"The body around a {name}'s changes.")
+    return body_type(f"{_camel(name)}UpdateEnvelope", (name, body), doc=f"The body around a {name}'s changes.")
 
 
 @cache
-def _around(name: str, *fields: Any, doc: str | None = None) -> type[Struct]:
+def body_type(name: str, *fields: Any, doc: str | None = None) -> type[Struct]:
+    """Return the type of a body that nobody writes code against. fields: as msgspec.defstruct takes them."""
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True, namespace={"__doc__": doc})
 
 
