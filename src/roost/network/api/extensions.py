@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.resources import answer
+from roost.network.api.resources import answer, body_type, list_of
 from roost.platform.errors import NotFound
 from roost.platform.http import root_url
 from roost.platform.operations import Operation, Operations
@@ -110,33 +110,11 @@ EXTENSIONS: dict[str, Extension] = {
 """By alias; those that are served are listed."""
 
 
-class SelfLink(Struct, forbid_unknown_fields=True):
-    """Where something is."""
-
-    rel: str
-    href: str
-
-
-class VersionDocument(Struct, forbid_unknown_fields=True):
-    """One version of the API."""
-
-    id: str
-    status: str
-    links: list[SelfLink]
-
-
-class CollectionDocument(Struct, forbid_unknown_fields=True):
-    """One collection."""
-
-    name: str
-    collection: str
-    links: list[SelfLink]
-
-
-class CollectionsAnswer(Struct, forbid_unknown_fields=True):
-    """All collections."""
-
-    resources: list[CollectionDocument]
+SELF_LINK = body_type("SelfLink", ("rel", str), ("href", str), doc="Where something is.")
+SELF_LINKS = ("links", list_of(SELF_LINK))
+VERSION = body_type("VersionDocument", ("id", str), ("status", str), SELF_LINKS, doc="One version of the API.")
+COLLECTION = body_type("CollectionDocument", ("name", str), ("collection", str), SELF_LINKS, doc="One collection.")
+COLLECTIONS_ANSWER = body_type("CollectionsAnswer", ("resources", list_of(COLLECTION)), doc="All collections.")
 
 
 class ExtensionDocument(Struct, forbid_unknown_fields=True):
@@ -166,13 +144,13 @@ def first_operations(described: Operations) -> Operations:
         return {"extension": documents[alias]}
 
     collections = Operation(
-        summary="the collections", endpoint=_collections, result=CollectionsAnswer, needs_token=False
+        summary="the collections", endpoint=_collections, result=COLLECTIONS_ANSWER, needs_token=False
     )
     return {
         "/": {
             "GET": Operation(
                 summary="the version document",
-                endpoint=_versions, result=answer("versions", list[VersionDocument]), needs_token=False,
+                endpoint=_versions, result=answer("versions", list_of(VERSION)), needs_token=False,
             )
         },
         "/v2.0": {"GET": collections},
@@ -189,18 +167,19 @@ def first_operations(described: Operations) -> Operations:
     }  # fmt: skip
 
 
-async def _versions(request: Request) -> dict[str, list[VersionDocument]]:
-    links = [SelfLink(rel="self", href=f"{root_url(request)}/v2.0/")]
-    return {"versions": [VersionDocument(id="v2.0", status="CURRENT", links=links)]}
+async def _versions(request: Request) -> dict[str, Any]:
+    return {"versions": [{"id": "v2.0", "status": "CURRENT", "links": _links(request, "")}]}
 
 
-async def _collections(request: Request) -> CollectionsAnswer:
-    root = f"{root_url(request)}/v2.0"
-    documents = [
-        CollectionDocument(name=name, collection=many, links=[SelfLink(rel="self", href=f"{root}/{many}")])
-        for many, name in COLLECTIONS.items()
-    ]
-    return CollectionsAnswer(documents)
+async def _collections(request: Request) -> dict[str, Any]:
+    collections = COLLECTIONS.items()
+    return {
+        "resources": [{"name": name, "collection": many, "links": _links(request, many)} for many, name in collections]
+    }
+
+
+def _links(request: Request, path: str) -> list[dict[str, str]]:
+    return [{"rel": "self", "href": f"{root_url(request)}/v2.0/{path}"}]
 
 
 def served_extensions(described: Operations) -> dict[str, Extension]:

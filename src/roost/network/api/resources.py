@@ -37,13 +37,6 @@ class Delete(Protocol):
         """Delete it. Raises what refuses it."""
 
 
-class PageLink(Struct, forbid_unknown_fields=True):
-    """Where a list goes on."""
-
-    rel: Literal["next", "previous"]
-    href: str
-
-
 class Collection(listing.Listable[T], frozen=True, kw_only=True):
     """One kind of resource that the API shows.
 
@@ -301,19 +294,21 @@ def answer(name: str, content: Any) -> type[Struct]:
 
 def list_answer(plural: str, document: type[Struct]) -> type[Struct]:
     """Return the type of an answer with a list, and the links to its other pages."""
-    links = (f"{plural}_links", list[PageLink] | UnsetType, UNSET)
-    return body_type(f"{_camel(plural)}Answer", (plural, types.GenericAlias(list, (document,))), links)
+    rel = ("rel", Literal["next", "previous"])
+    link = body_type("PageLink", rel, ("href", str), doc="Where a list goes on.")
+    links = (f"{plural}_links", list_of(link) | UnsetType, UNSET)
+    return body_type(f"{_camel(plural)}Answer", (plural, list_of(document)), links)
 
 
 def _made_answer(name: str, plural: str, document: type[Struct]) -> type[Struct]:
     """Return the type of an answer with one or many that were made."""
-    many = types.GenericAlias(list, (document,)) | UnsetType
-    return body_type(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), (plural, many, UNSET))
+    many = (plural, list_of(document) | UnsetType, UNSET)
+    return body_type(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), many)
 
 
 def _envelope(name: str, plural: str, body: type[Struct]) -> type[Struct]:
     """Return the type of a POST's whole body."""
-    bodies: Any = Annotated[types.GenericAlias(list, (body,)), Meta(min_length=1, max_length=BULK_MAX)]
+    bodies: Any = Annotated[list_of(body), Meta(min_length=1, max_length=BULK_MAX)]
     doc = f"The body around one {name}, or around many."
     fields = (name, body | UnsetType, UNSET), (plural, bodies | UnsetType, UNSET)
     return body_type(f"{_camel(name)}Envelope", *fields, doc=doc)
@@ -328,6 +323,11 @@ def _update_envelope(name: str, body: type[Struct]) -> type[Struct]:
 def body_type(name: str, *fields: Any, doc: str | None = None) -> type[Struct]:
     """Return the type of a body that nobody writes code against. fields: as msgspec.defstruct takes them."""
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True, namespace={"__doc__": doc})
+
+
+def list_of(kind: type[Struct]) -> Any:
+    """Return the type of a list of a kind that is only known at run time."""
+    return types.GenericAlias(list, (kind,))
 
 
 def _camel(name: str) -> str:
