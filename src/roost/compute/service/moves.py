@@ -85,34 +85,62 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
             else await find_flavor(tx, request.flavor_ref, public_only=request.public_only)
         )
         server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
-        if flavor is not None and flavor == server.flavor:
-            raise ServerRefused("When resizing, instances must change flavor!")
-        if flavor is not None:
-            await check_growth(compute, tx, server, flavor)
-        if target is not None and target.name == server.host:
-            raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
-        if kind is MoveKind.EVACUATE:
-            await _check_fence(tx, server)
-            if server.task_state is not None:
-                failure = f"host {server.host}, which is down, did not do it: the server is evacuated"
-                await action_log.finish(compute, tx, {server_id: failure})
-        action_id = await action_log.begin(compute, tx, server_id, MOVES[kind].name, by)
-        move = Move(
-            uuid=compute.env.new_uuid(),
-            kind=kind,
-            status="accepted",
-            source_host=server.host,
-            plan=_plan(server, request, target, flavor, action_id),
-        )
-        stays = kind is MoveKind.RESIZE and compute.settings.allow_resize_to_same_host
-        excluded_hosts = [] if server.host is None or stays else [server.host]
-        await store.insert_move(
-            tx, move, server_id, project_id=by.project_id, user_id=by.user_id, excluded_hosts=excluded_hosts
-        )
-        states = await watch_states(compute, tx, [server_id])
-        await set_task_state(tx, server_id, TASK_STATES[kind])
-        await announce(compute, tx, states)
+        await _insert_move(compute, tx, server, request, by, target=target, flavor=flavor)
     compute.wake(WORK_CHANNEL)
+
+
+async def _insert_move(
+    compute: Compute,
+    tx: Connection,
+    server: Server,
+    request: MoveRequest,
+    by: Requester,
+    *,
+    target: ForcedHost | None,
+    flavor: Flavor | None,
+) -> None:
+    """Insert the move of a locked server with the work that carries it. Raises as begin_move."""
+    kind = request.kind
+    await _check_move(compute, tx, server, kind, target=target, flavor=flavor)
+    action_id = await action_log.begin(compute, tx, server.id, MOVES[kind].name, by)
+    move = Move(
+        uuid=compute.env.new_uuid(),
+        kind=kind,
+        status="accepted",
+        source_host=server.host,
+        plan=_plan(server, request, target, flavor, action_id),
+    )
+    stays = kind is MoveKind.RESIZE and compute.settings.allow_resize_to_same_host
+    excluded_hosts = [] if server.host is None or stays else [server.host]
+    await store.insert_move(
+        tx, move, server.id, project_id=by.project_id, user_id=by.user_id, excluded_hosts=excluded_hosts
+    )
+    states = await watch_states(compute, tx, [server.id])
+    await set_task_state(tx, server.id, TASK_STATES[kind])
+    await announce(compute, tx, states)
+
+
+async def _check_move(
+    compute: Compute,
+    tx: Connection,
+    server: Server,
+    kind: MoveKind,
+    *,
+    target: ForcedHost | None,
+    flavor: Flavor | None,
+) -> None:
+    """Raise why a locked server cannot move so, if anything keeps it; what an evacuation overtakes is over."""
+    if flavor is not None and flavor == server.flavor:
+        raise ServerRefused("When resizing, instances must change flavor!")
+    if flavor is not None:
+        await check_growth(compute, tx, server, flavor)
+    if target is not None and target.name == server.host:
+        raise ServerRefused(f"Unable to migrate instance ({server.id}) to current host ({server.host}).")
+    if kind is MoveKind.EVACUATE:
+        await _check_fence(tx, server)
+        if server.task_state is not None:
+            failure = f"host {server.host}, which is down, did not do it: the server is evacuated"
+            await action_log.finish(compute, tx, {server.id: failure})
 
 
 async def _check_fence(tx: Connection, server: Server) -> None:
