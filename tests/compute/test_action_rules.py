@@ -7,19 +7,22 @@ from msgspec.structs import replace
 
 from roost.compute.model.cloud import Flavor, Host
 from roost.compute.model.server import ActionFilter, Server, ServerAction, ServerFault
-from roost.compute.model.work import ServerContext, Stage
+from roost.compute.model.work import MoveKind, ServerContext, Stage
 from roost.compute.old_agents.rules.orders import LATE
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
     ActionRule,
+    destination_sentence,
     find_attribute_refusal,
     find_fence_refusal,
     find_refusal,
     find_reset_refusal,
     find_return_refusal,
+    find_rule_in_place,
     is_listed,
     locked_sentence,
     not_ready_sentence,
+    refuse_offload,
     state_sentence,
 )
 from roost.compute.rules.server_attributes import find_tag_problem
@@ -48,6 +51,8 @@ ALLOWED: list[tuple[ActionRule, str, str, str]] = [
     (rules.REBOOT_SOFT, "active", "running", "rebooting"),
     (rules.REBOOT_HARD, "active error paused stopped suspended", "running", "rebooting_hard"),
     (rules.REBUILD, "active error stopped", "running", "rebuilding"),
+    (rules.SHELVE_IN_PLACE, "active paused stopped suspended", "stopped", "shelving"),
+    (rules.UNSHELVE_IN_PLACE, "shelved", "running", "unshelving"),
 ]
 
 
@@ -170,9 +175,10 @@ def test_a_creation_tells_its_order_before_its_end_and_what_went_wrong_at_that()
 @pytest.mark.parametrize(
     ("rule", "allowed"),
     [
-        (rules.MIGRATE, "active stopped"), (rules.RESIZE, "active stopped"), (rules.LIVE_MIGRATE, "active paused"),
-        (rules.EVACUATE, "active error paused stopped suspended"), (rules.SHELVE, "active paused stopped suspended"),
-        (rules.ATTACH, "active paused stopped"), (rules.DETACH, "active paused stopped"),
+        (rules.MIGRATE, "active shelved stopped"), (rules.RESIZE, "active stopped"),
+        (rules.LIVE_MIGRATE, "active paused"), (rules.EVACUATE, "active error paused shelved stopped suspended"),
+        (rules.SHELVE, "active paused stopped suspended"), (rules.ATTACH, "active paused stopped"),
+        (rules.DETACH, "active paused stopped"),
     ],
     ids=lambda value: value.name if isinstance(value, ActionRule) else "",
 )  # fmt: skip
@@ -191,6 +197,35 @@ def test_only_who_waits_for_its_user_is_confirmed_and_only_who_is_on_no_host_uns
         assert find_refusal(rule, SERVER, RUNNING, is_admin=False)
     shelved = replace(SERVER, vm_state="shelved_offloaded", host=None)
     assert find_refusal(rules.UNSHELVE, shelved, ServerContext(), is_admin=False) is None
+
+
+@pytest.mark.parametrize("kind", MoveKind)
+@pytest.mark.parametrize("vm_state", ["active", "stopped", "shelved", "shelved_offloaded"])
+@pytest.mark.parametrize(("keeps_disks", "disk_gb"), [(True, 1), (True, 0), (False, 1)])
+def test_who_has_a_disk_on_its_host_is_shelved_there_and_whoever_is_shelved_there_starts_there(
+    kind: MoveKind, vm_state: str, keeps_disks: bool, disk_gb: int
+) -> None:
+    spec = replace(SERVER.spec, disk_gb=disk_gb)
+    server = replace(SERVER, spec=spec, vm_state=vm_state, host=None if vm_state == "shelved_offloaded" else "h1")
+    expected = None
+    if kind is MoveKind.SHELVE and keeps_disks and disk_gb:
+        expected = rules.SHELVE_IN_PLACE
+    elif kind is MoveKind.UNSHELVE and vm_state == "shelved":
+        expected = rules.UNSHELVE_IN_PLACE
+    assert find_rule_in_place(kind, server, replace(RUNNING, keeps_disks=keeps_disks)) is expected
+
+
+def test_a_server_that_would_lose_its_disk_is_not_taken_off_its_host_and_its_user_hears_what_to_do() -> None:
+    shelved = replace(SERVER, vm_state="shelved")
+    assert refuse_offload(shelved) == (
+        "Instance s is shelved on host h1, which has its root disk: off its host it would lose the disk. Migrate it, "
+        "and the disk leaves the host with it; or delete it, if the disk is worth nothing."
+    )
+    assert refuse_offload(SERVER) == state_sentence("s", "shelveOffload", vm_state="active")
+    assert destination_sentence(shelved) == (
+        'Specifying an availability zone or a host when unshelving server "s" with status "shelved" is not supported, '
+        "server status must be SHELVED_OFFLOADED. Host h1 has its root disk: unshelve it there, and migrate it then."
+    )
 
 
 def test_refusals_are_in_novas_words() -> None:

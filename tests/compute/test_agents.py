@@ -138,8 +138,9 @@ def test_a_digest_says_what_is_written_of_hosts() -> None:
         poll_of(replace(AGENT, fence_after_s=120.0), ["h1", "h2"], lease_length_s=LEASE_S),
         poll_of(replace(AGENT, service_version=3), ["h1", "h2"], lease_length_s=LEASE_S),
         poll_of(AGENT, ["h1", "h2"], lease_length_s=LEASE_S + 1),
+        poll_of(replace(AGENT, keeps_disks=True), ["h1", "h2"], lease_length_s=LEASE_S),
     ]
-    assert len({digest, *(other.hosts_digest for other in others)}) == 6
+    assert len({digest, *(other.hosts_digest for other in others)}) == 7
 
 
 def test_the_hosts_of_guests_are_named() -> None:
@@ -208,6 +209,9 @@ async def test_what_is_written_of_a_host_is_written_again_when_it_changes(comput
     assert await value(compute, "SELECT count(*) FROM compute.host WHERE fence_after_s = 120") == 2
     await take_leases(compute, ["h1", "h2"], replace(agent, label="a new name", fence_after_s=120.0))
     assert await value(compute, "SELECT label FROM compute.agent") == "a new name"
+    for keeps_disks in (True, False):
+        await take_leases(compute, ["h1", "h2"], replace(agent, keeps_disks=keeps_disks))
+        assert await value(compute, "SELECT count(*) FROM compute.host WHERE keeps_disks") == 2 * keeps_disks
 
 
 async def test_a_host_is_alive_while_its_agent_is(compute: Compute) -> None:

@@ -22,6 +22,7 @@ from roost.compute.rules.notifications import (
     HostChange,
     ServerEvent,
     Step,
+    begun_steps,
     created_step,
     ended_steps,
     is_state_told,
@@ -154,6 +155,13 @@ def test_what_tells_that_a_host_is_done(action: str) -> None:
     for failed, phase in ((False, "end"), (True, "error")):
         steps = ended_steps(action, failed=failed)
         assert [step.event_type for step in steps] == ([] if name is None else instance(name, phase))
+
+
+@pytest.mark.parametrize("action", ["shelve", "unshelve"])
+def test_what_is_shelved_on_its_host_is_told_as_asked_for_and_what_leaves_it_by_its_stages(action: str) -> None:
+    assert [step.event_type for step in begun_steps(action, by_host=True)] == instance(action, "start")
+    assert begun_steps(action, by_host=False) == ()
+    assert begun_steps("evacuate", by_host=False) == ACTIONS_BEGUN["evacuate"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.conductor.world import BY, World
 
 from roost.compute.model.server import MigrationFilter, Server
 from roost.compute.model.work import MoveKind
-from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, REBUILD, STOP, ActionRule
+from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, REBUILD, SHELVE_IN_PLACE, STOP, ActionRule
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
@@ -92,7 +92,12 @@ async def test_a_guest_is_told_its_name_and_its_image(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "desired", "soft"),
-    [(STOP, "stopped", True), (REBOOT_SOFT, "running", True), (REBOOT_HARD, "running", False)],
+    [
+        (STOP, "stopped", True),
+        (SHELVE_IN_PLACE, "stopped", True),
+        (REBOOT_SOFT, "running", True),
+        (REBOOT_HARD, "running", False),
+    ],
 )
 async def test_a_guest_is_asked_to_shut_down_first_where_its_user_asked_for_that(
     world: World, rule: ActionRule, desired: str, soft: bool

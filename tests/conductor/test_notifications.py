@@ -235,6 +235,19 @@ async def test_shelving_unshelving_and_evacuating_are_told(world: World) -> None
     ]
 
 
+async def test_shelving_on_its_host_is_told_as_what_the_host_does(world: World) -> None:
+    world.disks_on.update(("h1", "h2", "h3"))
+    server = await booted(world)
+    await take(world)
+    for kind, state in ((MoveKind.SHELVE, "stopped"), (MoveKind.UNSHELVE, "running")):
+        await world.move(server.id, kind)
+        await world.run(refused=[state])
+        assert await told(world, server.id) == around(kind.value, server.host, "start", "error")
+        await world.move(server.id, kind)
+        await world.run()
+        assert await told(world, server.id) == around(kind.value, server.host)
+
+
 async def states_told(world: World, server_id: str) -> list[tuple[str | None, str | None, str | None, str | None]]:
     """(old state, old task, state, task) of what was told since the last time, in order."""
     told = []

@@ -87,6 +87,7 @@ class World:
     states: dict[tuple[str, str], str] = field(default_factory=dict)
     running: set[tuple[str, str]] = field(default_factory=set)
     versions: dict[str, int] = field(default_factory=dict)
+    disks_on: set[str] = field(default_factory=set)
     refusals: list[str] = field(default_factory=list)
     agent_network: LocalAgentNetwork = field(init=False)
 
@@ -142,7 +143,10 @@ class World:
 
     async def hear(self, *names: str) -> None:
         """The agents of these hosts poll."""
-        await guests.Polls(self.compute).poll(names, agent=AGENT, busy=[], wait_s=0)
+        for has_disks in (False, True):
+            if theirs := [name for name in names if (name in self.disks_on) is has_disks]:
+                agent = replace(AGENT, keeps_disks=has_disks)
+                await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)
 
     async def fall_silent(self, *names: str, for_s: float) -> None:
         """These hosts were last heard of so long ago; nobody has looked at that yet."""
@@ -235,10 +239,12 @@ class World:
         names = await guests.list_host_names(self.compute, declared_only=False)
         heard = [name for name in names if name not in silent]
         orders: list[GuestOrder] = []
-        for version in sorted({self.versions.get(name) for name in heard}, key=str):
+        kinds = {name: (self.versions.get(name), name in self.disks_on) for name in heard}
+        for version, has_disks in sorted(set(kinds.values()), key=str):
             agent = AGENT if version is None else replace(AGENT, service_version=version)
-            theirs = [name for name in heard if self.versions.get(name) == version]
-            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+            theirs = [name for name in heard if kinds[name] == (version, has_disks)]
+            polls = guests.Polls(self.compute)
+            orders += (await polls.poll(theirs, agent=replace(agent, keeps_disks=has_disks), busy=[], wait_s=0)).orders
         return orders
 
     async def serve_hosts(

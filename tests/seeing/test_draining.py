@@ -80,6 +80,19 @@ async def test_a_drained_host_is_disabled_and_empty_but_for_what_is_listed_with_
     await operator.world.settled()
 
 
+async def test_a_server_that_is_shelved_where_its_disk_is_leaves_with_it_and_stays_shelved(operator: Operator) -> None:
+    operator.world.disks_on.update(RACK)
+    servers = await booted(operator, 1, on="r1-h1")
+    await operator.world.move(servers[0], MoveKind.SHELVE)
+    await operator.world.run()
+    assert await vm_states(operator, servers) == ["shelved"]
+    drain = await operator.run((await operator.begin("r1-h1")).id)
+    assert (drain.state, drain.progress.staying) == ("done", ())
+    assert "r1-h1" not in await operator.hosts_of(servers)
+    assert await vm_states(operator, servers) == ["shelved"]
+    await operator.world.settled()
+
+
 async def test_no_more_moves_than_asked_for_are_under_way(operator: Operator) -> None:
     servers = await booted(operator, 5, on="r1-h1")
     drain = await operator.begin("r1-h1", parallel=2)

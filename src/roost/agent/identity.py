@@ -35,6 +35,7 @@ def make_identity(driver: Driver, *, service_version: int, fence_after_s: float 
         secret=driver.secret,
         mark=driver.read_mark(),
         described=driver.needs_descriptions,
+        keeps_disks=driver.keeps_disks,
     )
 
 

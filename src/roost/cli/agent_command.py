@@ -98,7 +98,7 @@ def _host_like(words: Mapping[str, Any], state: Path, version: int) -> HostRepor
 
 
 def _read_faults(words: Mapping[str, Any]) -> Faults:
-    names = ("fake_delay", "fake_pre_copy", "fake_fail", "fake_refuse", "fake_die")
+    names = ("fake_delay", "fake_pre_copy", "fake_fail", "fake_refuse", "fake_die", "fake_disks")
     return read_faults(*(words[name] for name in names))
 
 

@@ -31,10 +31,16 @@ FakeDie = Annotated[
         help="Where lines say what guests do by themselves, as `crashed all`; it is deleted once it is read.",
     ),
 ]
+FakeDisks = Annotated[bool, typer.Option("--fake-disks", help="Say that guests have disks, which are on their hosts.")]
 
 
 def read_faults(
-    delay_s: float, pre_copy_s: float, fail: str | None, states_refused: list[str] | None, die_file: Path | None
+    delay_s: float,
+    pre_copy_s: float,
+    fail: str | None,
+    states_refused: list[str] | None,
+    die_file: Path | None,
+    keeps_disks: bool,
 ) -> "Faults":
     """Return what the options say. Raises BadRequest."""
     from roost.agent.drivers.fake import ALWAYS, Faults
@@ -47,6 +53,7 @@ def read_faults(
         pre_copy_s=pre_copy_s,
         states_refused=frozenset(states_refused or ()),
         die_file=die_file,
+        keeps_disks=keeps_disks,
     )
     if fail == "vanish":
         return replace(faults, vanish_first=ALWAYS)

@@ -16,7 +16,7 @@ from roost.cli.asking import capacity_commands, cloud_commands, drain_commands
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import CaFile
 from roost.cli.endings import StatusCommand, fail, run
-from roost.cli.fake_options import FakeDelay, FakeDie, FakeFail, FakePreCopy, FakeRefuse
+from roost.cli.fake_options import FakeDelay, FakeDie, FakeDisks, FakeFail, FakePreCopy, FakeRefuse
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
@@ -227,6 +227,7 @@ def _agent(
     fake_fail: FakeFail = None,
     fake_refuse: FakeRefuse = None,
     fake_die: FakeDie = None,
+    fake_disks: FakeDisks = False,
     token_file: TokenFile = None,
     service_version: ServiceVersion = None,
     network_url: NetworkUrl = None,

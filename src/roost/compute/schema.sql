@@ -71,7 +71,9 @@ CREATE TABLE compute.host (
     probe_at timestamptz,
     probe_after_s double precision NOT NULL DEFAULT 0,
     -- [compute] host_down_after_s of who gave the lease last; null where only the release before has: today's.
-    lease_length_s double precision
+    lease_length_s double precision,
+    -- Its guests have their root disks there, as its agent says.
+    keeps_disks boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 CREATE INDEX host_agent ON compute.host (agent_id);
@@ -240,7 +242,9 @@ CREATE TABLE compute.server (
     -- As the host said it last, where it does not follow from the state: shutdown or crashed.
     power_state text,
     -- As the caller of the request that made it named that; null where it did not.
-    global_request_id text
+    global_request_id text,
+    -- It was stopped to be shelved where its disk is; counts while `power` is stopped.
+    shelved boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX server_host ON compute.server (host);
 -- What a project has is counted for its quotas.

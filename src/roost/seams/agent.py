@@ -63,7 +63,8 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     given; 3 and later: they are bound for it; 5 and later: it says what its guests are; 6 and later: it is told what is
     around them. fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead
     by then; None: it promises nothing. boot_id: drawn at each of its starts. secret: its own, which proves that it is
-    the one that had the id before; "": none. mark: the last that it was told.
+    the one that had the id before; "": none. mark: the last that it was told. keeps_disks: its guests have root
+    disks, which are on their hosts.
     """
 
     id: Uuid
@@ -74,6 +75,7 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     secret: Annotated[str, Meta(max_length=SECRET_CHARS_MAX)] = ""
     mark: Annotated[str, Meta(max_length=MARK_CHARS_MAX)] = ""
     described: bool = False
+    keeps_disks: bool = False
 
 
 class HostReport(Struct, frozen=True, kw_only=True):

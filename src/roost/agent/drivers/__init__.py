@@ -35,6 +35,10 @@ class Driver(Protocol):
     def needs_descriptions(self) -> bool:
         """Return whether its orders are to say what is around the guests' NICs, and where memory goes."""
 
+    @property
+    def keeps_disks(self) -> bool:
+        """Return whether its guests have root disks, which are on their hosts."""
+
     def read_mark(self) -> str:
         """Return the mark that was kept last; "" for none. It is lost with the guests."""
 

@@ -83,7 +83,8 @@ class Faults:
     delay_s: how long a launch takes; pre_copy_s: one that takes over another guest's memory. states_refused: no guest
     comes into these. fail_first, vanish_first: so many launches of this process fail, or neither end
     nor leave anything (first those that vanish); ALWAYS for all of them. die_file: where it finds what guests do by
-    themselves, in lines of a power state and a server, or `all`; it deletes the file first.
+    themselves, in lines of a power state and a server, or `all`; it deletes the file first. keeps_disks: it says that
+    its guests have disks.
     """
 
     delay_s: float = 0.0
@@ -93,6 +94,7 @@ class Faults:
     vanish_first: int = 0
     hosts: frozenset[str] = frozenset()
     die_file: Path | None = None
+    keeps_disks: bool = False
 
 
 class FakeDriver(AgentState):
@@ -104,6 +106,7 @@ class FakeDriver(AgentState):
         """Open the state directory, which is made if it is missing. Raises StateInUse."""
         self._directory = directory
         self._faults = faults
+        self.keeps_disks = faults.keeps_disks
         self._fail_left = faults.fail_first
         self._vanish_left = faults.vanish_first
         super().__init__(directory)

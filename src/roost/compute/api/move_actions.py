@@ -12,7 +12,7 @@ from roost.compute.api.server_bodies import refuse_attributes
 from roost.compute.errors import ActionRefused
 from roost.compute.model.server import Server
 from roost.compute.model.work import MoveKind
-from roost.compute.rules.actions import OFFLOAD, state_sentence
+from roost.compute.rules.actions import refuse_offload
 from roost.compute.service import Compute
 from roost.compute.service import moves as service
 from roost.compute.service.moves import MoveRequest
@@ -142,8 +142,8 @@ def _end(*, revert: bool) -> Run:
 
 
 async def _offload(_compute: Compute, server: Server, _body: Any, _access: Access) -> None:
-    """Refuse: a server is taken off its host as soon as it is shelved."""
-    raise ActionRefused(state_sentence(server.id, OFFLOAD.name, vm_state=server.vm_state))
+    """Refuse: a server is taken off its host as soon as it is shelved, unless its disk is there."""
+    raise ActionRefused(refuse_offload(server))
 
 
 _MIGRATE, _SHELVE = "os_compute_api:os-migrate-server:", "os_compute_api:os-shelve:"

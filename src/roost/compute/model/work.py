@@ -341,12 +341,14 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     """What there is of a server beside its row. stage: of its work, None for none. moving: a move of it is not over.
 
     power_desired: what its guest on its host is to be, None where none is asked for; guest_lost: that guest is gone.
+    keeps_disks: its host has the root disks of its guests.
     """
 
     stage: Stage | None = None
     moving: bool = False
     power_desired: str | None = None
     guest_lost: bool = False
+    keeps_disks: bool = False
 
 
 class Build(Struct, frozen=True, kw_only=True):

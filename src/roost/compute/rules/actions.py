@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from roost.compute.model.cloud import Host
 from roost.compute.model.server import ActionEvent, ActionFilter, Server, ServerAction
-from roost.compute.model.work import BuildOrder, ServerContext, Stage
+from roost.compute.model.work import BuildOrder, MoveKind, ServerContext, Stage
 from roost.seams.network import UnreachedPort
 
 QUIET: frozenset[str | None] = frozenset({None})
@@ -87,15 +87,19 @@ RESET_STATE = ActionRule(name="resetState", task_states=None, lockable=False, la
 MOVABLE = frozenset({"active", "stopped"})
 STANDING = MOVABLE | {"paused", "suspended"}
 
-MIGRATE = ActionRule(name="migrate", vm_states=MOVABLE)
+SHELVED = frozenset({"shelved"})
+"""On their hosts, where their disks are: stopped to all but their users."""
+
+MIGRATE = ActionRule(name="migrate", vm_states=MOVABLE | SHELVED)
 RESIZE = ActionRule(name="resize", vm_states=MOVABLE)
 CONFIRM = ActionRule(name="confirmResize", vm_states=frozenset({"resized"}), while_moving=True)
 REVERT = ActionRule(name="revertResize", vm_states=frozenset({"resized"}), while_moving=True, guest=False)
 LIVE_MIGRATE = ActionRule(name="live-migration", vm_states=frozenset({"active", "paused"}))
-EVACUATE = ActionRule(name="evacuate", vm_states=STANDING | {"error"}, task_states=None, guest=False)
+EVACUATE = ActionRule(name="evacuate", vm_states=STANDING | SHELVED | {"error"}, task_states=None, guest=False)
 SHELVE = ActionRule(name="shelve", vm_states=STANDING)
-OFFLOAD = ActionRule(name="shelveOffload", vm_states=frozenset({"shelved"}))
-UNSHELVE = ActionRule(name="unshelve", vm_states=frozenset({"shelved", "shelved_offloaded"}), guest=False)
+SHELVE_IN_PLACE = _power("shelve", STANDING, "stopped", "shelving")
+UNSHELVE = ActionRule(name="unshelve", vm_states=SHELVED | {"shelved_offloaded"}, guest=False)
+UNSHELVE_IN_PLACE = _power("unshelve", SHELVED, "running", "unshelving")
 ATTACH = ActionRule(name="attach_interface", vm_states=STANDING - {"suspended"})
 DETACH = ActionRule(name="detach_interface", vm_states=STANDING - {"suspended"})
 
@@ -127,6 +131,35 @@ def find_refusal(rule: ActionRule, server: Server, context: ServerContext, *, is
 def desired_power(rule: ActionRule, server: Server) -> str:
     """Return what the guest is to be: a server that is rebuilt while it is stopped stays so."""
     return "stopped" if rule is REBUILD and server.vm_state == "stopped" else rule.desired
+
+
+def find_rule_in_place(kind: MoveKind, server: Server, context: ServerContext) -> ActionRule | None:
+    """Return how a locked server is shelved, or unshelved, on its host; None where it moves.
+
+    One with a root disk on its host stays there: the disk is nowhere else.
+    """
+    if kind is MoveKind.SHELVE and context.keeps_disks and server.spec.disk_gb > 0:
+        return SHELVE_IN_PLACE
+    return UNSHELVE_IN_PLACE if kind is MoveKind.UNSHELVE and server.vm_state in SHELVED else None
+
+
+def refuse_offload(server: Server) -> str:
+    """Return why the server is not taken off its host: it is on none, it is not shelved, or its disk would be lost."""
+    if server.vm_state not in SHELVED:
+        return state_sentence(server.id, "shelveOffload", vm_state=server.vm_state)
+    return (
+        f"Instance {server.id} is shelved on host {server.host}, which has its root disk: off its host it would lose "
+        "the disk. Migrate it, and the disk leaves the host with it; or delete it, if the disk is worth nothing."
+    )
+
+
+def destination_sentence(server: Server) -> str:
+    """Return the refusal to unshelve a server elsewhere that is on its host. Source: Nova, exception.py, its text."""
+    return (
+        "Specifying an availability zone or a host when unshelving server "
+        f'"{server.id}" with status "{server.vm_state}" is not supported, server status must be SHELVED_OFFLOADED. '
+        f"Host {server.host} has its root disk: unshelve it there, and migrate it then."
+    )
 
 
 def find_reset_refusal(server: Server, context: ServerContext, *, active: bool) -> str | None:

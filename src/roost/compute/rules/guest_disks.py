@@ -19,7 +19,7 @@ def find_disk_kept(
     """Return the disk that a guest on the host goes on with; None where it begins anew, or its server had none.
 
     begins_anew: its server never ran, or is rebuilt. kind, source_host, plan: of its server's open move, if any.
-    A shelved server has lost its disk with its last guest.
+    A server that is on no host has no disk.
     """
     if plan is None:
         return None if begins_anew or not size_gb else DiskKept(host=host)

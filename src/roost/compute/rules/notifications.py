@@ -108,6 +108,8 @@ GUEST_ACTIONS: Mapping[str, str] = {
     **{name: name for name in ("pause", "unpause", "suspend", "resume", "reboot", "rebuild")},
     "attach_interface": "interface_attach",
     "detach_interface": "interface_detach",
+    "shelve": "shelve",
+    "unshelve": "unshelve",
 }
 """Actions that a server's host does, as the action log names them -> as notifications do."""
 
@@ -128,6 +130,14 @@ ACTIONS_BEGUN: Mapping[str, tuple[Step, ...]] = {
     "resetState": (Step("instance.update", "", At.API),),
 }
 """What tells that an action was asked for; those of a move follow from its stages."""
+
+STAYING_OR_MOVING = frozenset({"shelve", "unshelve"})
+"""Actions that are the host's where the server's disk is there, and else a move."""
+
+
+def begun_steps(action: str, *, by_host: bool) -> tuple[Step, ...]:
+    """Return what tells that an action was asked for. by_host: the server's host is to do it."""
+    return () if action in STAYING_OR_MOVING and not by_host else ACTIONS_BEGUN.get(action, ())
 
 
 def ended_steps(action: str, *, failed: bool) -> tuple[Step, ...]:

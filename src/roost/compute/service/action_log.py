@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from roost.compute.model.server import ActionEnded, Requester, Server
 from roost.compute.model.work import Failure, Marks, Retreat, StageChange
 from roost.compute.rules.notifications import (
-    ACTIONS_BEGUN,
     Before,
     ServerEvent,
+    begun_steps,
     created_step,
     ended_steps,
     launch_failed_steps,
@@ -41,14 +41,24 @@ async def begin(
     before: what the server was, where the action is an update that is done at once.
     """
     action_id = await store.insert_action(tx, server_id, name, by, event=event, host=host, finished=finished)
-    await tell(compute, tx, server_id, name, by, before=before)
+    await tell(compute, tx, server_id, name, by, before=before, by_host=event != "")
     return action_id
 
 
 async def tell(
-    compute: Compute, tx: Connection, server_id: str, name: str, by: Requester | None, *, before: Server | None = None
+    compute: Compute,
+    tx: Connection,
+    server_id: str,
+    name: str,
+    by: Requester | None,
+    *,
+    before: Server | None = None,
+    by_host: bool = False,
 ) -> None:
-    """Notify of an action that has no entry in the log. by: None where nobody asks for it but Roost itself."""
+    """Notify of an action that has no entry in the log. by: None where nobody asks for it but Roost itself.
+
+    by_host: the server's host is to do it.
+    """
     if compute.outbox is None:
         return
     source_host = before_update = None
@@ -59,7 +69,7 @@ async def tell(
     request = None if by is None else request_of(by)
     events = [
         ServerEvent(server_id=server_id, step=step, source_host=source_host, request=request, before=before_update)
-        for step in ACTIONS_BEGUN.get(name, ())
+        for step in begun_steps(name, by_host=by_host)
     ]
     await announce(compute, tx, events)
 

@@ -66,7 +66,7 @@ async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: R
     """Order the server's guest into the state that the rule says. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
-        await _begin(compute, tx, server, rule, by)
+        await begin_action(compute, tx, server, rule, by)
     compute.wake(GUEST_CHANNEL)
 
 
@@ -88,7 +88,7 @@ async def rebuild(
         await check_metadata(compute, tx, server.project_id, update.metadata)
         spec = replace(server.spec, **described)
         await changes_store.update_server(tx, server_id, update, spec=spec)
-        await _begin(compute, tx, server, rules.REBUILD, by)
+        await begin_action(compute, tx, server, rules.REBUILD, by)
     compute.wake(GUEST_CHANNEL)
 
 
@@ -97,7 +97,8 @@ def _image_basis(server: Server) -> tuple[str | None, str, Flavor]:
     return server.host, server.image_ref, server.flavor
 
 
-async def _begin(compute: Compute, tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
+async def begin_action(compute: Compute, tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
+    """Order a locked server's guest into the state that the rule says; its host's report ends that."""
     assert server.host is not None  # its guest is there
     if server.task_state is not None:
         await action_log.finish(compute, tx, {server.id: f"{rule.name} overtook it"})

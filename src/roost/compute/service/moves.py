@@ -13,7 +13,7 @@ from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.rules.events import of_fenced
 from roost.compute.service import action_log
-from roost.compute.service.actions import lock_for_action, wait_until_settled
+from roost.compute.service.actions import begin_action, lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.events import record
 from roost.compute.service.notifications import announce, watch_states
@@ -21,7 +21,7 @@ from roost.compute.service.quotas import check_growth
 from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
-from roost.compute.store.actions import lock_guests, set_task_state
+from roost.compute.store.actions import get_server_context, lock_guests, set_task_state
 from roost.compute.store.hosts import list_hosts
 from roost.platform.database import Connection
 from roost.seams.compute import ForcedHost
@@ -69,7 +69,7 @@ class MoveRequest(Struct, frozen=True, kw_only=True):
 
 
 async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by: Requester) -> None:
-    """Begin a move.
+    """Begin a move; of a server that is shelved or unshelved where its disk is, have the guest stop or run instead.
 
     Raises ServerNotFound, ActionRefused (its state, its lock, its host may still run it), ServerRefused (an unknown
     host, flavor or zone, its own host, the flavor that it has, its host is up), OverQuota and HostClosed.
@@ -85,8 +85,27 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
             else await find_flavor(tx, request.flavor_ref, public_only=request.public_only)
         )
         server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
-        await _insert_move(compute, tx, server, request, by, target=target, flavor=flavor)
-    compute.wake(WORK_CHANNEL)
+        if (rule := await _find_rule_in_place(tx, server, request, by)) is not None:
+            await begin_action(compute, tx, server, rule, by)
+        else:
+            await _insert_move(compute, tx, server, request, by, target=target, flavor=flavor)
+    compute.wake(WORK_CHANNEL if rule is None else GUEST_CHANNEL)
+
+
+async def _find_rule_in_place(tx: Connection, server: Server, request: MoveRequest, by: Requester) -> ActionRule | None:
+    """Return how the locked server is shelved, or unshelved, on its host; None where it moves. Raises ActionRefused."""
+    if request.kind not in (MoveKind.SHELVE, MoveKind.UNSHELVE):
+        return None
+    context = await get_server_context(tx, server.id, server.host)  # R52
+    rule = rules.find_rule_in_place(request.kind, server, context)
+    if rule is None:
+        return None
+    refusal = rules.find_refusal(rule, server, context, is_admin=by.is_admin)
+    if refusal is None and (request.host is not None or request.zone is not None or request.unpinned):
+        refusal = rules.destination_sentence(server)
+    if refusal is not None:
+        raise ActionRefused(refusal)
+    return rule
 
 
 async def _insert_move(

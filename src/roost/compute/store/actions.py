@@ -30,8 +30,10 @@ async def is_settling(tx: Connection, server_id: str) -> bool:
 GET_SURROUNDINGS = """-- compute.get_server_context
 SELECT (SELECT stage FROM compute.work WHERE server_id = $1) AS stage,
     EXISTS (SELECT FROM compute.move WHERE server_id = $1 AND open) AS moving,
-    guest.desired AS power_desired, guest.lost_at IS NOT NULL AS guest_lost
-FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2"""
+    guest.desired AS power_desired, guest.lost_at IS NOT NULL AS guest_lost,
+    coalesce(host.keeps_disks, false) AS keeps_disks
+FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2
+LEFT JOIN compute.host ON host.name = $2"""
 
 
 async def get_server_context(tx: Connection, server_id: str, host: str | None) -> ServerContext:

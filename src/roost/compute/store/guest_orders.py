@@ -26,7 +26,8 @@ ORDERS = f"""
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
     g.nics_version, s.hostname, s.image_ref, CASE WHEN g.desired <> 'absent' THEN s.network_info END AS network_info,
-    coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting', 'resize_prep'), false) AS soft,
+    coalesce(s.host = g.host AND s.task_state IN ('powering-off', 'rebooting', 'resize_prep', 'shelving'), false)
+        AS soft,
     CASE WHEN g.desired <> 'absent' THEN d.meeting END AS meeting,
     s.launched_at IS NULL OR s.task_state = 'rebuilding' AS begins_anew, m.kind AS move_kind, m.source_host, m.plan,
     coalesce(a.request_id, s.request_id, '') AS request_id,

@@ -34,24 +34,24 @@ class LeasesRead(Struct, frozen=True, kw_only=True):
 # Hosts that have all in common are one row: an agent of a thousand asks often.
 RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[], $6::double precision[])
-        AS a (name, agent_id, agent_label, service_version, fence_after_s)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[], $6::double precision[], $8::boolean[])
+        AS a (name, agent_id, agent_label, service_version, fence_after_s, keeps_disks)
 ), due AS MATERIALIZED (
-    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s,
+    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s, asked.keeps_disks,
         asked.service_version BETWEEN 1 AND host.service_version - 1 AS fallen,
         host.silent AND host.seen_at IS NOT NULL AS returned
     FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
             OR host.service_version <> asked.service_version
-            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s
+            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s OR host.keeps_disks <> asked.keeps_disks
             OR host.lease_length_s IS DISTINCT FROM $7::double precision OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
     UPDATE compute.host SET seen_at = now(), wanted = wanted + silent::integer, silent = false,
         agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
         fence_after_s = due.fence_after_s, lease_length_s = $7, promised_at = now(), promised_by = due.agent_id,
-        promise_kept = false,
+        promise_kept = false, keeps_disks = due.keeps_disks,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
     FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind, due.fallen, due.returned
 )
@@ -82,6 +82,7 @@ async def renew_leases(
         [agent.service_version for agent in agents],
         [agent.fence_after_s for agent in agents],
         lease_length_s,
+        [agent.keeps_disks for agent in agents],
     )
     return LeasesRead(
         leases_by_host={name: lease for row in rows for name, lease in _leases(row).items()},

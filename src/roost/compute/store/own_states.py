@@ -31,7 +31,7 @@ async def note_guests(tx: Connection, guests_by_key: Mapping[GuestKey, ListedGue
 
 
 STOP_SERVERS = """-- compute.stop_servers
-UPDATE compute.server s SET power = 'stopped', power_state = o.power_state, updated_at = now()
+UPDATE compute.server s SET power = 'stopped', power_state = o.power_state, shelved = false, updated_at = now()
 FROM unnest($1::uuid[], $2::text[]) AS o (server_id, power_state) WHERE s.id = o.server_id"""
 
 

@@ -120,7 +120,8 @@ async def mark_gone(tx: Connection, server_ids: Sequence[str]) -> None:
 
 
 VM_STATE = """CASE server.status WHEN 'BUILD' THEN 'building' WHEN 'VERIFY_RESIZE' THEN 'resized'
-    WHEN 'ACTIVE' THEN CASE server.power WHEN 'running' THEN 'active' ELSE server.power END
+    WHEN 'ACTIVE' THEN CASE WHEN server.power = 'running' THEN 'active'
+        WHEN server.power = 'stopped' AND server.shelved THEN 'shelved' ELSE server.power END
     ELSE lower(server.status) END"""
 """What the server is, as OS-EXT-STS:vm_state names it."""
 
@@ -132,7 +133,8 @@ STATUS = """CASE
     WHEN server.task_state = 'migrating' THEN 'MIGRATING'
     WHEN server.power = 'running' AND server.task_state = 'rebooting_hard' THEN 'HARD_REBOOT'
     WHEN server.power = 'running' AND server.task_state = 'rebooting' THEN 'REBOOT'
-    WHEN server.power = 'running' THEN 'ACTIVE' WHEN server.power = 'stopped' THEN 'SHUTOFF'
+    WHEN server.power = 'running' THEN 'ACTIVE' WHEN server.power = 'stopped' AND server.shelved THEN 'SHELVED'
+    WHEN server.power = 'stopped' THEN 'SHUTOFF'
     ELSE upper(server.power) END"""
 """What clients are shown as the status. Source: nova/api/openstack/common.py, _STATE_MAP."""
 

@@ -50,6 +50,7 @@ class QemuDriver(AgentState):
     """Implements roost.agent.drivers.Driver."""
 
     needs_descriptions = True
+    keeps_disks = True
 
     def __init__(self, options: QemuOptions) -> None:
         """Lock the state directory. Raises StateInUse."""
