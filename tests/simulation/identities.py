@@ -54,7 +54,12 @@ class Identities:
 
     def install(self, host: str, agent_id: str, boot_id: str) -> None:
         """Give the host an agent of its own that has nothing."""
-        self.own[host] = replace(BOOTED, id=agent_id, boot_id=boot_id, secret=f"of {agent_id}")
+        like = replace(BOOTED, keeps_disks=self.shared.keeps_disks)
+        self.own[host] = replace(like, id=agent_id, boot_id=boot_id, secret=f"of {agent_id}")
+
+    def keep_disks(self) -> None:
+        """Have all agents of today say that their guests have disks; called once, first."""
+        self.shared = replace(self.shared, keeps_disks=True)
 
     def group(self, hosts: Iterable[str]) -> dict[AgentIdentity, list[str]]:
         """Return agent -> those of the hosts that it serves."""

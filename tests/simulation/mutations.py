@@ -264,6 +264,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "an evacuation looks at the host alone": lambda: patch.dict(move_service.MOVES, {MoveKind.EVACUATE: QUIET_ONLY}),
     "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),
     "bindings go with the move that made them": lambda: patch.object(moves, "_drop_bindings", do_nothing),
+    "a server with a disk is shelved on its host": lambda: patch.object(action_rules, "find_rule_in_place", nothing),
     "a shelved server keeps its addresses": lambda: patch.object(LocalNetwork, "unbind_ports", method(unassigning)),
     "compute hears of ports that changed": lambda: patch.object(notice_store, "insert_notices", do_nothing),
     "an intent comes before a claim": lambda: patch.object(claim_store, "insert_intents", do_nothing),

@@ -13,12 +13,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     "reboot-soft": frozenset({"ACTIVE"}),
     "reboot-hard": STANDING,
     "rebuild": frozenset({"ACTIVE", "SHUTOFF"}),
-    "migrate": frozenset({"ACTIVE", "SHUTOFF"}),
+    "migrate": frozenset({"ACTIVE", "SHUTOFF", "SHELVED"}),
     "resize": frozenset({"ACTIVE", "SHUTOFF"}),
     "live-migrate": frozenset({"ACTIVE", "PAUSED"}),
-    "evacuate": STANDING | {"REBOOT", "HARD_REBOOT", "REBUILD"},
+    "evacuate": STANDING | {"REBOOT", "HARD_REBOOT", "REBUILD", "SHELVED"},
     "shelve": STANDING,
-    "unshelve": frozenset({"SHELVED_OFFLOADED"}),
+    "unshelve": frozenset({"SHELVED_OFFLOADED", "SHELVED"}),
     "confirm": frozenset({"VERIFY_RESIZE"}),
     "revert": frozenset({"VERIFY_RESIZE"}),
     "attach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
@@ -26,7 +26,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "reset-active": STANDING,
     "reset-error": STANDING,
 }
-"""Action -> the statuses in which an idle server takes it. Source: Nova's API guide, server concepts."""
+"""Action -> the statuses in which an idle server takes it. Source: Nova's API guide, server concepts; a server that is
+SHELVED, on its host, also migrates and is evacuated."""
 POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "reboot-soft", "reboot-hard", "rebuild"})
 
 
@@ -62,7 +63,7 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
         return under_way and (view.copying if action == "force" else view.task_state != "deleting")
     if view.locked and not is_admin:
         return False
-    if view.status in ("ERROR", "SHELVED") or view.guest_lost:
+    if view.status == "ERROR" or view.guest_lost:
         return None
     if action in ("confirm", "revert"):
         waits = view.status == "VERIFY_RESIZE" and view.task_state is None and view.stage is None

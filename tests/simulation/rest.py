@@ -8,8 +8,10 @@ from tests.simulation import errors, looks, mishaps, restores
 from tests.simulation.story import Story
 from tests.simulation.users import POWER
 
+from roost.compute.model.work import MoveKind
 from roost.compute.service import actions, moves
 from roost.compute.service import servers as server_service
+from roost.compute.service.moves import MoveRequest
 from roost.network.model.ports import PortFilter
 from roost.network.service import ports as port_service
 
@@ -107,6 +109,8 @@ async def _decide(story: Story) -> bool:
             await _delete(story, server_id)
         elif view.status in WAYS_BACK:
             await actions.change_power(compute, server_id, POWER[WAYS_BACK[view.status]], BY)
+        elif view.status == "SHELVED":
+            await moves.begin_move(compute, server_id, MoveRequest(kind=MoveKind.UNSHELVE), BY)
         else:
             continue
         done = False
@@ -156,6 +160,9 @@ async def check(story: Story) -> None:
         servers = {row["id"]: row for row in await connection.fetch("SELECT id, host, status FROM compute.server")}
         asked = await connection.fetch("SELECT server_id, host, attempt FROM compute.guest")
         bindings = [dict(row) for row in await connection.fetch("SELECT port_id, host FROM network.binding")]
+    without_disk = {server for server, row in servers.items() if row["status"] == "SHELVED_OFFLOADED"}
+    agents = story.hosts.agents
+    assert not (agents.shared.keeps_disks and not agents.versions and without_disk), f"lost disks: {without_disk}"
     expected = set(story.servers) - set(story.deleted)
     assert servers.keys() == expected, f"lost {expected - servers.keys()}, back {servers.keys() - expected}"
     guests = {(server, host, guest.attempt) for (server, host), guest in story.hosts.guests.items()}

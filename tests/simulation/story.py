@@ -24,6 +24,8 @@ from roost.platform.errors import RoostError
 RACKS = dict(zip(SUBNETS, ("rack1", "rack2"), strict=False))
 FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
 """Service versions of agents; most fleets have those of the early order, which say none."""
+DISKS_EACH = 3
+"""Guests have disks in the stories of seeds that this divides. Of those that found something before it divides none."""
 FOCUS_SHARE = 0.8
 OWN_AGENTS_SHARE = 0.4
 """How often each host has an agent of its own; otherwise one agent has all, which costs less."""
@@ -138,6 +140,8 @@ class Story:
         story.networks = networks
         segments = (await world.compute.network.get_networks(networks[:1]))[networks[0]].segments
         story.segments = {(networks[0], str(segment.name)): segment.provider_uuid for segment in segments}
+        if seed % DISKS_EACH == 0:
+            story.hosts.agents.keep_disks()
         has_own = story.random.random() < OWN_AGENTS_SHARE
         fleet = story.random.choice(FLEETS)
         if has_own or fleet:

@@ -130,7 +130,7 @@ async def move(story: Story) -> None:
         return
     view = await story.view(server)
     name = story.random.choice([*MOVES, "migrate", "resize", "live-migrate"])
-    if view is not None and view.status == "SHELVED_OFFLOADED" and story.random.random() < 0.7:
+    if view is not None and view.status in ("SHELVED_OFFLOADED", "SHELVED") and story.random.random() < 0.7:
         name = "unshelve"
     flavor = story.random.choice(("small", "large")) if name == "resize" else None
     request, by = MoveRequest(kind=MOVES[name], flavor_ref=flavor), _who(story)
