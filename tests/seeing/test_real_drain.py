@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tests.cluster import _template, until
 from tests.faults.moving import act, all_are, servers_by_id
 from tests.processes import names_of
 
-from roost.agent.drivers.qemu.check import ACCOUNT, choose_accel, find_account
+from roost.agent.drivers.qemu.check import choose_accel
 from roost.agent.drivers.qemu.image import CACHE
 from roost.cli.asking.cloud_client import CloudClient, Json
 from roost.cli.asking.cloudfile import parse_cloud
@@ -45,8 +44,6 @@ def works_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
     if lack := find_lack() or asyncio.run(find_lack_of_image()):
         skip_for(lack)
-    if find_account() is None:
-        subprocess.run(["useradd", "--system", "--no-create-home", ACCOUNT], check=True)
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
     monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
     monkeypatch.setenv("ROOST_CONDUCTOR_LEASE_S", "5")
@@ -59,7 +56,7 @@ async def test_six_real_guests_leave_while_a_conductor_and_two_agents_are_killed
         local = running_cloud(data_dir, listen="127.0.0.1:0", log_file=data_dir / "test.log", pretends=False)
         roost = await stack.enter_async_context(local)
         loaded = await load(roost.client, cloud, servers=False, progress=lambda *_: None)
-        hosts = await stack.enter_async_context(running_hosts(cloud, roost, data_dir))
+        hosts = await stack.enter_async_context(running_hosts(cloud, roost, data_dir, temporary=False))
         client = roost.client
 
         async def are_up() -> bool:
