@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from roost.network.errors import PortChanged, PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.rules.leaving import find_plugged, list_leaving
+from roost.network.rules.macs import new_mac
 from roost.network.service import Networks, addresses
-from roost.network.service.macs import new_mac
 from roost.network.service.unknown_guests import MAC_ROUNDS_MAX, publish_now
 from roost.network.store import addresses as address_rows
 from roost.network.store import leaving as store

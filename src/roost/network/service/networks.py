@@ -18,15 +18,14 @@ from roost.network.model.networks import (
     Link,
     Network,
     NetworkChanges,
-    NetworkOwner,
     NetworkRequest,
     Segment,
     SegmentChanges,
     SegmentRequest,
 )
 from roost.network.rules import flat, links, uses
-from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, capacity, quotas
+from roost.network.rules.revisions import pick, pick_revision
+from roost.network.service import Networks, capacity, quotas, reading
 from roost.network.service.capacity import Taken
 from roost.network.service.subnets import take
 from roost.network.store import addresses, ports
@@ -48,27 +47,11 @@ async def list_networks(networks: Networks, ids: Sequence[str] | None = None) ->
 
 async def get_network(networks: Networks, network_id: str) -> Network:
     """Return one network. Raises NetworkNotFound."""
-    networks_read = await list_networks(networks, [network_id])
-    if not networks_read:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return networks_read[0]
+    return pick(await list_networks(networks, [network_id]), NetworkNotFound, "Network", network_id)
 
 
-async def list_reachable(networks: Networks, project_id: str) -> dict[str, NetworkOwner]:
-    """Return the networks that the project owns, and those that everybody may use."""
-    async with networks.database.transaction() as tx:
-        return await store.list_reachable(tx, project_id)
-
-
-async def list_segments(
-    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
-) -> list[Segment]:
-    """Return segments by id.
-
-    ids, network_ids: of which segments; None is any.
-    """
-    async with networks.database.transaction() as tx:
-        return await store.list_segments(tx, ids, network_ids=network_ids)
+list_reachable = reading(store.list_reachable)
+list_segments = reading(store.list_segments)
 
 
 async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) -> list[Network]:
@@ -80,7 +63,12 @@ async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) 
     new = networks.stamp(Network, wanted)
     for network in new:
         flat.refuse_network(network)
-    segments = [_segment(networks, network, link) for network in new for link in _links(network)]
+    wanted_segments = [
+        SegmentRequest(network_id=network.id, name=None, description="", **msgspec.structs.asdict(link))
+        for network in new
+        for link in _links(network)
+    ]
+    segments = networks.stamp(Segment, wanted_segments)
     async with networks.database.transaction() as tx:
         await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in new))
         await store.insert_networks(tx, new)
@@ -212,11 +200,8 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
 
 async def _lock_network(tx: Connection, network_id: str, revision: int | None) -> Network:
     """Lock the network and return it. Raises NetworkNotFound, RevisionNumberConstraintFailed."""
-    network = await store.lock_network(tx, network_id)
-    if network is None:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
-    return network
+    networks_locked = await store.lock_networks(tx, [network_id])
+    return pick_revision(list(networks_locked.values()), NetworkNotFound, "Network", network_id, revision)
 
 
 async def _lock_segment(tx: Connection, segment_id: str, revision: int | None) -> Segment:
@@ -225,10 +210,7 @@ async def _lock_segment(tx: Connection, segment_id: str, revision: int | None) -
     if segments_read:
         await store.lock_network(tx, segments_read[0].network_id)
         segments_read = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
-    if not segments_read:
-        raise SegmentNotFound(f"Segment {segment_id} could not be found.")
-    refuse_other_revision("Segment", segment_id, has=segments_read[0].revision, wanted=revision)
-    return segments_read[0]
+    return pick_revision(segments_read, SegmentNotFound, "Segment", segment_id, revision)
 
 
 async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
@@ -254,16 +236,3 @@ def _links(network: Network) -> tuple[Link, ...]:
     if network.links or network.network_type is None:
         return network.links
     return (Link(network.network_type, network.physical_network, network.segmentation_id),)
-
-
-def _segment(networks: Networks, network: Network, link: Link) -> Segment:
-    return Segment(
-        id=networks.env.new_uuid(),
-        network_id=network.id,
-        name=None,
-        description="",
-        **msgspec.structs.asdict(link),
-        revision=1,
-        created_at=network.created_at,
-        updated_at=network.updated_at,
-    )

@@ -12,9 +12,9 @@ from roost.network.model.ports import Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
+from roost.network.rules.macs import new_mac
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity, left_to_reconciler
-from roost.network.service.macs import new_mac
+from roost.network.service import Networks, addresses, capacity, left_to_reconciler, reading
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports, subnets
@@ -47,7 +47,9 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
                 answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
-                answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
+                answers_of_host, providers = await _set_host(networks, tx, name, batch[name], as_of=as_of)
+            answers += answers_of_host
+            changed |= providers
             crash_point("held.after-hold")
     await publish_now(networks, sorted(changed))
     return answers
@@ -62,16 +64,8 @@ async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownG
         return [answer for plan in (await _plan(tx, by_host)).values() for answer in plan.answers]
 
 
-async def list_holding_hosts(networks: Networks) -> set[str]:
-    """See GuestPortClient.list_holding_hosts."""
-    async with networks.database.connection() as connection:
-        return await store.list_hosts(connection)
-
-
-async def count_held_addresses(networks: Networks, network_ids: Sequence[str]) -> dict[str, int]:
-    """See GuestPortClient.count_held_addresses."""
-    async with networks.database.connection() as connection:
-        return await store.count_held(connection, network_ids)
+list_holding_hosts = reading(store.list_hosts)
+count_held_addresses = reading(store.count_held)
 
 
 async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostPlan]:
@@ -93,21 +87,15 @@ def _is_so(plan: HostPlan, known: Mapping[str, Port], listed: Mapping[str, Set[t
 
 
 async def _set_host(
-    networks: Networks,
-    tx: Connection,
-    host: str,
-    guests: Sequence[seam.UnknownGuest],
-    *,
-    as_of: float,
-    changed: set[str],
-) -> tuple[seam.HeldAddresses, ...]:
-    """Make the host's hidden ports what its guests have; return what became of each guest's addresses.
+    networks: Networks, tx: Connection, host: str, guests: Sequence[seam.UnknownGuest], *, as_of: float
+) -> tuple[Sequence[seam.HeldAddresses], set[str]]:
+    """Make the host's hidden ports what its guests have.
 
-    changed: the providers that are to be published are added to it. Locks are taken in everybody's order: ports by id,
-    then subnets by id.
+    Return what became of each guest's addresses, and the providers that are to be published. Locks are taken in
+    everybody's order: ports by id, then subnets by id.
     """
     if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
-        return (await _plan(tx, {host: guests}))[host].answers
+        return (await _plan(tx, {host: guests}))[host].answers, set()
     listed = (await store.list_listed(tx, [host])).get(host, {})
     known = await ports.lock_ports(tx, list(listed))
     places = await store.list_places(tx, list_pairs(guests))
@@ -140,8 +128,7 @@ async def _set_host(
     await _take(networks, tx, missing)
     providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
     await publication_rows.want(tx, sorted(providers))
-    changed |= providers
-    return tuple(map(after_hold, plan.answers))
+    return list(map(after_hold, plan.answers)), providers
 
 
 async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:
