@@ -56,7 +56,7 @@ MADE_ID = NETWORK_NIC.port_id_of(SERVER)
         ([NETWORK_NIC], replace(USERS, id=MADE_ID), {}, f"Port {MADE_ID} exists and was not made for this server."),
         ([Nic(tag="0", network_id="gone")], None, {}, "Network gone could not be found."),
         ([Nic(tag="0", network_id="bare")], None, {}, "Network bare has no subnet: create one, or name a port."),
-        ([PORT_NIC], LENT, {"lost": {SERVER: "q"}}, LOST_PORT.format("q")),
+        ([PORT_NIC], LENT, {"refused": {SERVER: LOST_PORT.format("q")}}, LOST_PORT.format("q")),
     ],
 )  # fmt: skip
 def test_a_server_has_all_its_ports_or_a_reason(

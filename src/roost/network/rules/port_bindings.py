@@ -66,7 +66,7 @@ def decide_reservations(
     networks: Mapping[str, Network],
     ports: Mapping[str, Port],
     claiming: Set[str] = frozenset(),
-    lost: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] = {},
     *,
     placed: bool = False,
     make: bool = True,
@@ -75,15 +75,13 @@ def decide_reservations(
 
     The first server that wants a port gets it.
     networks, ports: those that exist, locked. claiming: ports for which a client's request is claiming an address.
-    lost: server id -> the port that a client deleted during the build, which fails. placed: the servers have hosts, so
-    ports on flat networks are made too. make: False to make and reserve nothing.
+    refused: server id -> why it cannot have its NICs, whatever its ports are. placed: the servers have hosts, so ports
+    on flat networks are made too. make: False to make and reserve nothing.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
     for server in servers:
-        reason = _refusal(server, networks, ports, taken, claiming)
-        if lost and server.server_id in lost:
-            reason = seam.LOST_PORT.format(lost[server.server_id])
+        reason = refused.get(server.server_id) or _refusal(server, networks, ports, taken, claiming)
         if reason is not None:
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue
