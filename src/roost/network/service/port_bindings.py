@@ -15,6 +15,7 @@ from roost.network.errors import (
 )
 from roost.network.model.ports import VIF_TYPE_BOUND, Binding, PortChanges, PortFilter
 from roost.network.rules import requests
+from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, port_updates
 from roost.network.service.notifications import telling
 from roost.network.store import port_bindings as store
@@ -28,9 +29,7 @@ async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
     """
     async with networks.database.transaction(snapshot=True) as tx:
         ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
-        if not ports_read:
-            raise PortNotFound(f"Port {port_id} could not be found.")
-        return await port_updates.list_bindings(tx, ports_read[0])
+        return await port_updates.list_bindings(tx, pick(ports_read, PortNotFound, "Port", port_id))
 
 
 async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
