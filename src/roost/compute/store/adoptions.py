@@ -2,8 +2,8 @@
 
 from roost.compute.model.unknown_guests import AdoptedServer, NewAdoption
 from roost.compute.model.work import Failure
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 from roost.seams.compute import ServerPort
 
 FIND_SERVER = """

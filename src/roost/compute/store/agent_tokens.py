@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from roost.compute.model.cloud import AgentToken, LiveToken
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 INSERT = """-- compute.insert_agent_token
 INSERT INTO compute.agent_token (token_sha256, name, hosts) VALUES ($1, $2, $3)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from roost.compute.model.work import Credentials, Heartbeat
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 
 KEPT = timedelta(days=1)
 """How long it is known that a conductor was there that is gone."""

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from roost.compute.model.server import Server, ServerSnapshot
 from roost.compute.model.work import MoveKind
-from roost.compute.store.rows import read_row
 from roost.compute.store.servers import COLUMNS, VM_STATE
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 Request = Mapping[str, str | None]
 
