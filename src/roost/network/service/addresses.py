@@ -32,14 +32,14 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
 
     host_name: "" without a host. Raises NetworkNotFound.
     """
-    networks_kept = await network_rows.keep_networks(tx, [network_id])
+    networks_kept = await network_rows.lock_networks(tx, [network_id], "existence")
     if not networks_kept:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
     providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
     return NetworkState(
-        network=networks_kept[0],
+        network=networks_kept[network_id],
         subnets=subnets,
         physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
         names={uuid: provider.name for uuid, provider in providers.items()},
@@ -125,7 +125,7 @@ async def hand_out(
     named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
     starts: dict[str, int] = {}
     if networks.settings.assignment == "spread" and len(named) < len(demands):
-        pools = await subnet_rows.list_pools(tx, sorted(amounts))
+        pools = await store.list_ranges(tx, "pool", sorted(amounts))
         chosen = {subnet_id: addressing.choose_start(item, networks.env.random) for subnet_id, item in pools.items()}
         starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
     free = await store.list_free(tx, amounts, named, starts)
@@ -208,7 +208,7 @@ async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
 
 async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> Ranges:
     """Make the free ranges of a locked subnet its pools without what ports hold of them; return these ranges."""
-    free_before = await store.list_free_of(tx, subnet_id)
+    free_before = (await store.list_ranges(tx, "free_range", [subnet_id])).get(subnet_id, ())
     free = addressing.free_of(pools, await store.list_held(tx, subnet_id))
     await store.change_free(tx, addressing.difference({subnet_id: free_before}, {subnet_id: free}))
     return free

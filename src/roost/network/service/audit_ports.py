@@ -83,7 +83,7 @@ async def _settle(networks: Networks, findings: PortFindings) -> list[str]:
     async with networks.database.transaction() as tx:
         locked = await port_rows.lock_ports(tx, sorted(servers))
         settled = [port.id for port in locked.values() if port.device_id == servers[port.id]]
-        await store.settle_ports(tx, settled)
+        await port_rows.settle(tx, [], settled)
     return settled
 
 

@@ -218,7 +218,7 @@ async def _ensure_batch(
     ids = sorted({port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
     async with networks.database.transaction() as tx:
-        known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
+        known = await store.lock_networks(tx, network_ids, "existence")
         async with telling(networks, tx, ids):
             decided = await _reserve_batch(networks, tx, servers, known, ids, placed=placed, make=make)
         ports_locked = await ports.lock_ports(tx, ids)

@@ -30,6 +30,7 @@ from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -111,7 +112,7 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
     ids = [port.id for port in found]
     async with telling(networks, tx, ids):
         await addresses.take_back(tx, [item for port in found for item in port.addresses])
-        await port_rows.delete(tx, ids)
+        await resources.delete(tx, "port", ids)
     await claim_rows.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
 
@@ -233,7 +234,7 @@ async def _write(
     whole: raise the first port's error, if any, and write none.
     """
     async with networks.database.transaction() as tx:
-        kept = await store.keep(tx, sorted({m.request.network_id for m in makings}))
+        kept = await store.lock_ids(tx, sorted({m.request.network_id for m in makings}), "existence")
         for making in makings:
             if making.request.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
@@ -277,7 +278,7 @@ async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Mak
             await notices.note_servers(tx, list(ports_written.values()))
             return ports_written
         with_macs = [_with_mac(port, port.mac_address or new_mac(networks.env.random)) for port in waiting]
-        ids_written = await port_rows.insert_all(tx, with_macs)
+        ids_written = await resources.insert(tx, "port", with_macs)
         ports_written |= {port.id: port for port in with_macs if port.id in ids_written}
         waiting = [port for port in waiting if port.id not in ids_written]
         for port in waiting:

@@ -15,6 +15,7 @@ from roost.network.service.unknown_guests import MAC_ROUNDS_MAX, publish_now
 from roost.network.store import addresses as address_rows
 from roost.network.store import leaving as store
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 from roost.platform.database import Connection
 
 PORTS_MAX = 500
@@ -61,7 +62,7 @@ async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -
             await address_rows.lock_subnets(tx, await store.list_subnets(tx, list(locked)))
             locked = await port_rows.lock_ports(tx, list(locked))  # R47
             given_up = [item for port in locked.values() for item in port.addresses]
-            await port_rows.delete(tx, list(locked))
+            await resources.delete(tx, "port", list(locked))
             await store.delete_listed(tx, locked)
             await addresses.take_back(tx, given_up)
         await publish_now(networks, sorted({item.provider_uuid for item in given_up}))

@@ -19,6 +19,7 @@ from roost.network.service import Networks, addresses, port_updates
 from roost.network.service.notifications import telling
 from roost.network.store import port_bindings as store
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 
 
 async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
@@ -73,7 +74,7 @@ async def update_binding(
         if binding.active:
             new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
             async with telling(networks, tx, [port_id]):
-                await port_rows.update(tx, new)
+                await resources.update(tx, "port", new)
         else:
             await store.put(tx, port_id, changed)
             await port_rows.touch(tx, [port_id])

@@ -29,6 +29,7 @@ from roost.network.store import networks as network_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
+from roost.network.store import resources
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -164,7 +165,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
-    await store.update_subnet(tx, after)
+    await resources.update(tx, "subnet", after)
     await network_rows.revise_networks(tx, [after.network_id])
     if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])
@@ -173,9 +174,9 @@ async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
+    locked = await network_rows.lock_networks(tx, [subnet.network_id for subnet in subnets_read])
     subnet = await _lock_subnet(tx, subnet_id, changes.revision)
-    assert network is not None, "it has a subnet, and would have to be locked to be deleted"
+    network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
     context = SubnetContext(
@@ -222,12 +223,12 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         return
 
     async def change(tx: Connection) -> Taken:
-        await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
+        await network_rows.lock_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if await address_rows.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
-        await store.delete_subnets(tx, [subnet_id])
+        await resources.delete(tx, "subnet", [subnet_id])
         await network_rows.revise_networks(tx, [subnet.network_id])
         await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
         return Taken(provider_uuids=[subnet.provider_uuid])
@@ -248,12 +249,12 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     """
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
-        await network_rows.hold_networks(tx, [subnet_read.network_id])
+        await network_rows.lock_ids(tx, [subnet_read.network_id], "revision")
         ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        await store.delete_subnets(tx, [subnet.id])
+        await resources.delete(tx, "subnet", [subnet.id])
         servers = await automatic.drop(tx, subnet, ports_locked.values())
         await network_rows.revise_networks(tx, [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])

@@ -17,7 +17,7 @@ from roost.network.service import Networks, addresses, capacity, left_to_reconci
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, subnets
+from roost.network.store import ports, resources, subnets
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -124,7 +124,7 @@ async def _set_host(
         for item in port.addresses
         if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
     ]
-    await ports.delete(tx, sorted(known.keys() - planned.keys()))
+    await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, dropped)

@@ -180,22 +180,3 @@ async def list_build_ports(
 ) -> list[BuildPort]:
     """Return a page of the ports that belong to servers, by id. ids: only these."""
     return [BuildPort(**row) for row in await tx.fetch(LIST_BUILD_PORTS, after or None, limit, ids)]
-
-
-SETTLE_PORTS = """
--- network.audit_settle_ports
-WITH settled AS (
-    UPDATE network.address a SET assigned_for = NULL
-    FROM (
-        SELECT subnet_id, address FROM network.address WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
-        ORDER BY subnet_id, address FOR NO KEY UPDATE
-    ) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
-)
-UPDATE network.port SET reserved_from = NULL, updated_at = now()
-WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL
-"""
-
-
-async def settle_ports(tx: Connection, port_ids: Sequence[str]) -> None:
-    """End the reservations of these ports, and of their addresses, for builds. The ports are locked."""
-    await tx.execute(SETTLE_PORTS, port_ids)

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from roost.network.model.networks import AddressRange, Holdings, HostRoute, ProviderSource, Subnet
+from roost.network.model.networks import Holdings, ProviderSource, Subnet
 from roost.network.rules import addressing
+from roost.network.store import resources
 from roost.network.store.addresses import HOLDING
 from roost.platform.database import Connection
-
-_SUBNET = [name for name in Subnet.__struct_fields__ if name != "pools"]
+from roost.platform.rows import columns_of, read_row
 
 LIST_SUBNETS = f"""
 -- network.list_subnets
-SELECT {", ".join(f"s.{name}" for name in _SUBNET)},
+SELECT {", ".join(f"s.{name}" for name in resources.COLUMNS["subnet"])},
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
     ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
@@ -36,16 +36,9 @@ async def list_subnets(
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
-INSERT_SUBNETS = f"""
--- network.insert_subnets
-INSERT INTO network.subnet ({", ".join(_SUBNET)}, spreading)
-SELECT {", ".join(_SUBNET)}, id = ANY($2::uuid[]) FROM json_populate_recordset(NULL::network.subnet, $1)
-"""  # noqa: S608 - names of fields
-
-
 async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
     """Insert subnets without their pools. spreading: ids; ports made before are still to get addresses of these."""
-    await tx.execute(INSERT_SUBNETS, msgspec.json.encode(new).decode(), spreading)
+    await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
 
 
 LIST_SPREADING = """
@@ -71,24 +64,6 @@ async def finish_spreading(tx: Connection, subnet_id: str) -> None:
     await tx.execute(FINISH_SPREADING, subnet_id)
 
 
-UPDATE_SUBNET = """
--- network.update_subnet
-UPDATE network.subnet
-SET name = $2, description = $3, gateway_ip = $4, enable_dhcp = $5, dns_nameservers = $6, host_routes = $7,
-    service_types = $8, segment_id = $9, revision = revision + 1, updated_at = now()
-WHERE id = $1
-"""
-
-
-async def update_subnet(tx: Connection, subnet: Subnet) -> None:
-    """Write what a client may change, but for the pools."""
-    await tx.execute(
-        UPDATE_SUBNET, subnet.id, subnet.name, subnet.description, subnet.gateway_ip, subnet.enable_dhcp,
-        subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.service_types,
-        subnet.segment_id,
-    )  # fmt: skip
-
-
 DELETE_POOLS = """
 -- network.delete_pools
 DELETE FROM network.pool WHERE subnet_id = $1
@@ -103,10 +78,12 @@ SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
 
 async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
     """Write the pools of subnets that have none yet."""
-    pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
-    firsts = [addressing.show(pool.first) for _, pool in pools]
-    lasts = [addressing.show(pool.last) for _, pool in pools]
-    await tx.execute(INSERT_POOLS, [subnet_id for subnet_id, _ in pools], firsts, lasts)
+    rows = [
+        (subnet.id, addressing.show(pool.first), addressing.show(pool.last))
+        for subnet in subnets
+        for pool in subnet.pools
+    ]
+    await tx.execute(INSERT_POOLS, *columns_of(rows, 3))
 
 
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
@@ -192,33 +169,6 @@ async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
     return port_id
 
 
-DELETE_SUBNETS = """
--- network.delete_subnets
-DELETE FROM network.subnet WHERE id = ANY($1::uuid[])
-"""
-
-
-async def delete_subnets(tx: Connection, ids: Sequence[str]) -> None:
-    """Delete the locked subnets with their pools; no port may have an address in them."""
-    await tx.execute(DELETE_SUBNETS, ids)
-
-
-LIST_POOLS = """
--- network.list_pools
-SELECT subnet_id, first_address, last_address FROM network.pool WHERE subnet_id = ANY($1::uuid[])
-ORDER BY subnet_id, first_address
-"""
-
-
-async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, list[AddressRange]]:
-    """Return subnet id -> its pools in order; a subnet without any is left out."""
-    pools_by_subnet: dict[str, list[AddressRange]] = {}
-    for row in await tx.fetch(LIST_POOLS, subnet_ids):
-        pool = addressing.parse_range(row["first_address"], row["last_address"])
-        pools_by_subnet.setdefault(row["subnet_id"], []).append(pool)
-    return pools_by_subnet
-
-
 LIST_SOURCES = """
 -- network.list_sources
 SELECT g.id AS provider_uuid, true AS routed, g.physical_network, NULL AS cell
@@ -257,12 +207,9 @@ GROUP BY s.provider_uuid, a.subnet_id
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
     """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
     holdings: dict[str, dict[str, Holdings]] = {}
-    for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
-        provider_uuid, subnet_id, *counts = row
-        claimed_inside, claimed_outside, unclaimed_inside = counts
-        holdings.setdefault(provider_uuid, {})[subnet_id] = Holdings(
-            claimed_inside=claimed_inside, claimed_outside=claimed_outside, unclaimed_inside=unclaimed_inside
-        )
+    for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
+        of_subnet = Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
+        holdings.setdefault(provider_uuid, {})[subnet_id] = of_subnet
     return holdings
 
 
@@ -321,8 +268,5 @@ async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
 
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
-    firsts, lasts = fields.pop("firsts"), fields.pop("lasts")
-    for name in ("dns_nameservers", "service_types", "tags"):
-        fields[name] = tuple(fields[name])
-    fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
-    return Subnet(**fields, pools=addressing.parse_ranges(firsts, lasts))
+    pools = addressing.parse_ranges(fields.pop("firsts"), fields.pop("lasts"))
+    return read_row(Subnet, fields, "host_routes", pools=pools)

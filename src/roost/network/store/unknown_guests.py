@@ -8,6 +8,7 @@ from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptedPort, HeldPort, Place
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 
 LIST_PLACES = f"""
 -- network.list_listed_places
@@ -35,8 +36,7 @@ ORDER BY l.address, s.id
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
     """Return address -> its places. pairs: (network id, address); the id is None for any network."""
     places: dict[str, list[Place]] = {}
-    rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
-    for row in rows:
+    for row in await tx.fetch(LIST_PLACES, *columns_of(pairs, 2)):
         places.setdefault(row["address"], []).append(Place(**row))
     return places
 
@@ -77,8 +77,7 @@ async def set_listed(
 ) -> None:
     """Write which addresses the guests of these hidden ports list. Only pairs in these locked subnets are added."""
     rows = [(*pair, port.id) for port in wanted for pair in port.listed]
-    columns = [[row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]]
-    await tx.execute(SET_LISTED, list(port_ids), *columns, list(subnet_ids))
+    await tx.execute(SET_LISTED, list(port_ids), *columns_of(rows, 3), list(subnet_ids))
 
 
 LIST_HOSTS = f"""
@@ -129,10 +128,8 @@ RETURNING id
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
     """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
-    columns = [
-        [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
-        [port.server_id for port in new],
-    ]  # fmt: skip
+    made = zip(new, macs, strict=True)
+    columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in made], 5)
     return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
 
 
@@ -179,8 +176,5 @@ async def adopt(
     tx: Connection, adopted: Sequence[AdoptedPort], *, project_id: str, server_id: str, device_owner: str
 ) -> None:
     """Make these locked hidden ports the server's. Their addresses have the ports' old ids still."""
-    columns = [
-        [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made_by_roost for port in adopted],
-        [port.nic_tag for port in adopted],
-    ]  # fmt: skip
+    columns = columns_of([(port.hidden_id, port.id, port.made_by_roost, port.nic_tag) for port in adopted], 4)
     await tx.execute(ADOPT_PORTS, *columns, project_id, server_id, device_owner)
