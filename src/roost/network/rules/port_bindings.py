@@ -56,11 +56,6 @@ def is_server_id(device_id: str) -> bool:
     return SERVER_ID.fullmatch(device_id) is not None
 
 
-def port_id(server_id: str, nic: seam.Nic) -> str:
-    """Return the id of the port of a server's NIC, whether the port exists or not."""
-    return nic.port_id_of(server_id)
-
-
 def decide_reservations(
     servers: Sequence[seam.ServerNics],
     networks: Mapping[str, Network],
@@ -88,7 +83,7 @@ def decide_reservations(
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue
         owner = COMPUTE_OWNER + server.availability_zone
-        ids = tuple(port_id(server.server_id, nic) for nic in server.nics)
+        ids = tuple(nic.port_id_of(server.server_id) for nic in server.nics)
         new: list[NewPort] = []
         reserved: list[Reserved] = []
         for nic, nic_port_id in zip(server.nics, ids, strict=True):
@@ -240,7 +235,7 @@ def _refusal(
     """Return why the server cannot have its NICs, in one sentence; None if it can."""
     seen: set[str] = set()
     for nic in server.nics:
-        nic_port_id = port_id(server.server_id, nic)
+        nic_port_id = nic.port_id_of(server.server_id)
         if nic_port_id in seen:
             return f"Port {nic_port_id} is named twice."
         seen.add(nic_port_id)

@@ -103,7 +103,7 @@ async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
 async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
     """See BuildClient.release_ports."""
     server_ids = [server.server_id for server in servers]
-    named = [port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
+    named = [nic.port_id_of(server.server_id) for server in servers for nic in server.nics]
     await release_server_ports(networks, server_ids, named, restore=restore)
 
 
@@ -215,7 +215,7 @@ async def plan_named(
 async def _ensure_batch(
     networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
-    ids = sorted({port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
+    ids = sorted({nic.port_id_of(server.server_id) for server in servers for nic in server.nics})
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
     async with networks.database.transaction() as tx:
         known = await store.lock_networks(tx, network_ids, "existence")

@@ -28,7 +28,7 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
     ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
     answers = []
     for server in servers:
-        order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]
+        order = [nic.port_id_of(server.server_id) for nic in server.nics]
         own_ports = [
             port for port in ports_read if (port.device_id, port.project_id) == (server.server_id, server.project_id)
         ]
@@ -50,7 +50,7 @@ async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> lis
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
     """Return the port of the NIC that the server requested; of a port attached since, the NIC has no tag."""
-    nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
+    nics = {nic.port_id_of(server.server_id): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
     return builds.view_port(port, server, nic, pools)
 

@@ -87,7 +87,7 @@ async def _refuse_gone(networks: Networks, server_id: str) -> None:
 
 
 async def _take(networks: Networks, wanted: AgentPort) -> Port:
-    port_id = port_bindings.port_id(wanted.server_id, wanted.nic)
+    port_id = wanted.nic.port_id_of(wanted.server_id)
     before = await _find(networks, port_id)
     if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):
         return before
