@@ -123,14 +123,10 @@ def count(ranges: Iterable[AddressRange]) -> int:
 def parse(text: str) -> int:
     """Return an address as a whole number, above IPV4_MAX for IPv6. Raises InvalidInput."""
     try:
-        return int(ipaddress.IPv4Address(text))
-    except ValueError:
-        pass
-    try:
-        address = ipaddress.IPv6Address(text)
+        address = ipaddress.ip_address(text)
     except ValueError as error:
         raise InvalidInput(f"'{text}' is not an IP address.") from error
-    if address in UNUSED or address.scope_id is not None:
+    if isinstance(address, ipaddress.IPv6Address) and (address in UNUSED or address.scope_id is not None):
         raise InvalidInput(f"'{text}' is not an address that a port can have.")
     return int(address)
 
@@ -221,18 +217,17 @@ def refuse_gateway(cidr: str, gateway: int) -> None:
     A gateway outside the subnet may be right: hosts reach it in ways that a subnet does not know.
     Source: Neutron, check_gateway_invalid_in_subnet.
     """
-    hosts, block = host_range(cidr), ipaddress.ip_network(cidr)
-    if version_of(gateway) != block.version:
-        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{block.version}'.")
-    inside = int(block.network_address) <= gateway <= int(block.broadcast_address)
-    if inside and not hosts.first <= gateway <= hosts.last:
+    hosts, version = host_range(cidr), ipaddress.ip_network(cidr).version
+    if version_of(gateway) != version:
+        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{version}'.")
+    if holds((block_range(cidr),), gateway) and not holds((hosts,), gateway):
         raise InvalidInput(f"gateway_ip {show(gateway)} is no host address of {cidr}.")
 
 
 def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
     """Raise GatewayConflictWithAllocationPools when a pool would give the gateway's own address to a host."""
     for item in pools:
-        if item.first <= gateway <= item.last:
+        if holds((item,), gateway):
             raise GatewayConflictWithAllocationPools(
                 f"Gateway {show(gateway)} is within the allocation pool {show(item.first)}-{show(item.last)}: take it "
                 "out of the pool."

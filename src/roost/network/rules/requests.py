@@ -175,19 +175,13 @@ def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Dema
     Subnets with service types come first. A demand's subnets are all capacity, or none is: whether to claim is decided
     before it is known which subnet has a free address.
     """
-    choices: list[list[Demand]] = []
-    for version in (4, 6):
+    choices: dict[int, list[Demand]] = {4: [], 6: []}
+    for version, counted in itertools.product(choices, (False, True)):
         usable = _best_first(s for s in subnets if s.ip_version == version and not uses.is_automatic(s))
-        ids_by_counting = {
-            counted: tuple(subnet.id for subnet in usable if capacity.counts(subnet) is counted)
-            for counted in (False, True)
-        }
-        demands = [
-            Demand(port_id, ids, claimed=counted, ip_version=version) for counted, ids in ids_by_counting.items() if ids
-        ]
-        if demands:
-            choices.append(demands)
-    return list(itertools.product(*choices))
+        ids = tuple(subnet.id for subnet in usable if capacity.counts(subnet) is counted)
+        if ids:
+            choices[version].append(Demand(port_id, ids, claimed=counted, ip_version=version))
+    return list(itertools.product(*filter(None, choices.values())))
 
 
 def _best_first(subnets: Iterable[SubnetKind]) -> list[SubnetKind]:
