@@ -202,7 +202,7 @@ async def _find_claims(locked: _Locked, suspects: Sequence[ClaimSuspect]) -> Cla
 async def _list_busy(tx: Connection, port_ids: Sequence[str]) -> set[str]:
     """Return ports whose claim is being made or given back."""
     releasing, claiming = await claims.list_busy(tx, port_ids)
-    return releasing | claiming
+    return releasing | claiming.keys()
 
 
 async def _claim_locked(locked: _Locked, findings: ClaimFindings) -> list[str]:

@@ -51,7 +51,7 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
 async def finish(networks: Networks) -> None:
     """Go on with the subnets that some ports have no address of yet: a process died, or builds held the ports."""
     async with networks.database.connection() as connection:
-        subnets_spreading = await subnet_rows.list_spreading(connection)
+        subnets_spreading = await subnet_rows.list_subnets(connection, spreading=True)
     for subnet in subnets_spreading:
         await spread(networks, subnet)
 

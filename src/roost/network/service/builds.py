@@ -249,7 +249,7 @@ async def _reserve_batch(
             raise ReleasesPending(releasing)
         lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
         decided = port_bindings.decide_reservations(
-            servers, known, ports_locked, claiming, lost, placed=placed, make=make
+            servers, known, ports_locked, claiming.keys(), lost, placed=placed, make=make
         )
         decided = await _within_quota(networks, tx, await _refuse_plugged(tx, servers, decided))
         new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]

@@ -18,17 +18,6 @@ async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float
     return {row["port_id"]: row["ticket"] for row in await tx.fetch(INSERT_INTENTS, port_ids, lives_s)}
 
 
-LIST_TICKETS = """
--- network.list_tickets
-SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
-"""
-
-
-async def list_tickets(tx: Connection, port_ids: Sequence[str]) -> dict[str, int]:
-    """Return port id -> the ticket of its open intent. While it is there, nobody else has claimed for the port."""
-    return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_TICKETS, port_ids)}
-
-
 DELETE_INTENTS = """
 -- network.delete_intents
 DELETE FROM network.intent i USING unnest($1::uuid[], $2::bigint[]) AS d (port_id, ticket)
@@ -66,17 +55,20 @@ async def delete_expired_intents(tx: Connection, port_ids: Sequence[str]) -> lis
 
 LIST_BUSY = """
 -- network.list_busy_ports
-SELECT port_id, true AS releasing FROM network.release WHERE port_id = ANY($1::uuid[])
+SELECT port_id, NULL AS ticket FROM network.release WHERE port_id = ANY($1::uuid[])
 UNION ALL
-SELECT port_id, false FROM network.intent WHERE port_id = ANY($1::uuid[])
+SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
 """
 
 
-async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Return the ports with a release row, and those with an intent."""
+async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], dict[str, int]]:
+    """Return the ports with a release row, and port id -> the ticket of its open intent.
+
+    While the intent is there, nobody else has claimed for the port.
+    """
     rows = await tx.fetch(LIST_BUSY, port_ids)
-    releasing = {row["port_id"] for row in rows if row["releasing"]}
-    return releasing, {row["port_id"] for row in rows if not row["releasing"]}
+    tickets = {row["port_id"]: row["ticket"] for row in rows if row["ticket"] is not None}
+    return {row["port_id"] for row in rows if row["ticket"] is None}, tickets
 
 
 INSERT_RELEASES = """

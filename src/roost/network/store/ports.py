@@ -69,7 +69,7 @@ async def list_ports(tx: Connection, chosen: PortFilter) -> list[Port]:
 
 async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
     """Return a page of ports as clients ask for it, with their addresses."""
-    rows = await lists.list_rows_with(tx, "port", query, (*_COLUMNS, _ADDRESSES))
+    rows = await lists.list_rows(tx, "port", query, (*_COLUMNS, _ADDRESSES))
     # The addresses are the last field.
     return [(row, _port(dict(zip(Port.__struct_fields__, values, strict=True)), "addresses")) for row, values in rows]
 

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from roost.network.model.networks import Holdings, ProviderSource, Subnet
 from roost.network.rules import addressing
 from roost.network.store import resources
-from roost.network.store.addresses import HOLDING
+from roost.network.store.addresses import AUTOMATIC, HOLDING
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, read_row
 
@@ -20,7 +20,7 @@ SELECT {", ".join(f"s.{name}" for name in resources.COLUMNS["subnet"])},
     ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
-    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
+    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3)) AND (NOT $4 OR s.spreading)
 ORDER BY s.id
 """  # noqa: S608 - names of fields
 
@@ -31,26 +31,18 @@ async def list_subnets(
     *,
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
+    spreading: bool = False,
 ) -> list[Subnet]:
-    """Return the subnets with these ids, of these networks and of these providers, by id. None is any."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
+    """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
+
+    spreading: only those of which ports made before are still to get addresses.
+    """
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
 
 
 async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
-    """Insert subnets without their pools. spreading: ids; ports made before are still to get addresses of these."""
+    """Insert subnets without their pools. spreading: ids, of those that list_subnets calls so."""
     await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
-
-
-LIST_SPREADING = """
--- network.list_spreading_subnets
-SELECT id FROM network.subnet WHERE spreading ORDER BY id
-"""
-
-
-async def list_spreading(tx: Connection) -> list[Subnet]:
-    """Return the subnets that are spreading: ports made before them are still to get addresses of them."""
-    ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
-    return await list_subnets(tx, ids) if ids else []
 
 
 FINISH_SPREADING = """
@@ -98,7 +90,7 @@ MISMARKED = f"""
 SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
 FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
 CROSS JOIN LATERAL (SELECT
-    coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless') AS follows,
+    {AUTOMATIC} AS follows,
     EXISTS (SELECT FROM network.pool o
         WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
 CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
@@ -169,21 +161,19 @@ async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
     return port_id
 
 
-LIST_SOURCES = """
--- network.list_sources
-SELECT g.id AS provider_uuid, true AS routed, g.physical_network, NULL AS cell
-FROM network.segment g
-WHERE ($1::uuid[] IS NULL OR g.id = ANY($1)) AND EXISTS (SELECT FROM network.subnet s WHERE s.segment_id = g.id)
-UNION ALL
-SELECT n.id, false, n.physical_network, NULL
-FROM network.network n
-WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
-    AND NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
-UNION ALL
-SELECT s.id, false, NULL, s.cell FROM network.subnet s
-WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
-"""
+_PROVIDERS = """(
+SELECT id AS provider_uuid, true AS routed, physical_network, NULL AS cell, coalesce(nullif(name, ''), id::text) AS name
+FROM network.segment
+UNION ALL SELECT id, false, physical_network, NULL, coalesce(nullif(name, ''), id::text) FROM network.network
+UNION ALL SELECT id, false, NULL, cell, cell FROM network.subnet WHERE cell IS NOT NULL
+) AS p"""
 
+LIST_SOURCES = f"""
+-- network.list_sources
+SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {_PROVIDERS}
+WHERE ($1::uuid[] IS NULL OR p.provider_uuid = ANY($1))
+    AND EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
+"""  # noqa: S608 - a constant of this file
 
 LIST_HOLDINGS = f"""
 -- network.list_holdings
@@ -228,15 +218,11 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     ]
 
 
-LIST_PROVIDERS = """
+LIST_PROVIDERS = f"""
 -- network.list_providers
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name, NULL AS cell
-FROM network.segment WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text), NULL FROM network.network WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, NULL, cell, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
-"""
+SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {_PROVIDERS}
+WHERE p.provider_uuid = ANY($1::uuid[])
+"""  # noqa: S608 - a constant of this file
 
 
 class Provider(Struct, frozen=True):
