@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
@@ -236,9 +235,9 @@ async def set_hosts(
     coming and going meanwhile.
     """
     names = sorted(physical_networks_by_host)
-    reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
+    reached = {name: frozenset(physical_networks_by_host[name]) for name in names}
     async with networks.database.transaction() as tx:
-        await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
+        await store.set_hosts(tx, [Host(name, reached[name], cells_by_host.get(name, CELL_DEFAULT)) for name in names])
     applied: _Membership | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.connection() as connection:

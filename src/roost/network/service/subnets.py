@@ -225,7 +225,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
     async def change(tx: Connection) -> Taken:
         await network_rows.lock_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
-        if await address_rows.is_subnet_held(tx, subnet_id):
+        if await address_rows.count_held(tx, [subnet_id]):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await resources.delete(tx, "subnet", [subnet_id])

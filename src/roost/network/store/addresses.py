@@ -179,8 +179,7 @@ FROM unnest($1::uuid[], $2::inet[], $3::inet[]) AS a (subnet_id, first_address, 
 async def change_free(tx: Connection, change: FreeChange) -> None:
     """Write a change of free ranges."""
     await tx.execute(DELETE_FREE, *_pairs([(subnet_id, item.first) for subnet_id, item in change.removed]))
-    added = [(subnet_id, addressing.show(item.first), addressing.show(item.last)) for subnet_id, item in change.added]
-    await tx.execute(INSERT_FREE, *columns_of(added, 3))
+    await tx.execute(INSERT_FREE, *range_columns(change.added))
 
 
 INSERT_ADDRESSES = """
@@ -331,15 +330,9 @@ async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict
     return {(row["network_id"], row["address"]): row["server_id"] for row in rows}
 
 
-IS_SUBNET_HELD = """
--- network.is_subnet_held
-SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
-"""
-
-
-async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
-    """Return whether a port has an address in the subnet."""
-    return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
+def range_columns(ranges: Sequence[tuple[str, AddressRange]]) -> list[list[str]]:
+    """Return the columns of subnets, first and last addresses."""
+    return columns_of([(name, addressing.show(item.first), addressing.show(item.last)) for name, item in ranges], 3)
 
 
 def _pairs(pairs: Sequence[tuple[str, int]]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC
+from roost.network.store.subnets import PROVIDERS
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -49,22 +50,18 @@ class UnreachedPort(Struct, frozen=True):
     physical_network: str
 
 
-LIST_UNREACHED = """
+LIST_UNREACHED = f"""
 -- network.audit_unreached
-SELECT p.id, p.name, p.host, a.address, coalesce(g.physical_network, n.physical_network) AS physical_network
+SELECT p.id, p.name, p.host, a.address, r.physical_network
 FROM network.port p
 JOIN network.address a ON a.port_id = p.id
 JOIN network.subnet s ON s.id = a.subnet_id
-JOIN network.network n ON n.id = s.network_id
-LEFT JOIN network.segment g ON g.id = s.segment_id
+JOIN {PROVIDERS} AS r ON r.provider_uuid = s.provider_uuid
 LEFT JOIN network.host h ON h.name = p.host
-WHERE p.host IS NOT NULL AND (s.segment_id IS NULL OR g.id IS NOT NULL)
-    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END) IS NOT NULL
-    -- of a host that reaches nothing, ALL is true of NULL too
-    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END)
-        <> ALL (coalesce(h.physical_networks, '{}'))
+WHERE p.host IS NOT NULL AND r.physical_network IS NOT NULL -- of a host that reaches nothing, ALL is true of NULL too
+    AND r.physical_network <> ALL (coalesce(h.physical_networks, '{{}}'))
 ORDER BY p.id, a.address LIMIT $1
-"""
+"""  # noqa: S608 - a constant of subnets.py
 
 
 async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:

@@ -6,10 +6,12 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from roost.network.model.networks import Host, Link, Network, NetworkOwner, Segment
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
-from roost.platform.rows import columns_of, read_row
+from roost.platform.rows import columns_of, encode, read_row
 
 LIST_NETWORKS = f"""
 -- network.list_networks
@@ -167,17 +169,14 @@ async def list_agents(tx: Connection, ids: Sequence[str]) -> list[tuple[str, Hos
 SET_HOSTS = """
 -- network.set_hosts
 INSERT INTO network.host (name, physical_networks, cell)
-SELECT h.name, ARRAY(SELECT jsonb_array_elements_text(h.physical_networks)), h.cell
-FROM unnest($1::text[], $2::jsonb[], $3::text[]) AS h (name, physical_networks, cell)
-ORDER BY h.name
+SELECT name, physical_networks, cell FROM json_populate_recordset(NULL::network.host, $1) ORDER BY name
 ON CONFLICT (name) DO UPDATE
 SET physical_networks = excluded.physical_networks, cell = excluded.cell, updated_at = now()
 WHERE (network.host.physical_networks, network.host.cell) <> (excluded.physical_networks, excluded.cell)
 """
 
 
-async def set_hosts(
-    tx: Connection, names: Sequence[str], physical_networks: Sequence[str], cells: Sequence[str]
-) -> None:
-    """Write the hosts' cells and physical networks. physical_networks: for each host, a JSON array of names."""
-    await tx.execute(SET_HOSTS, names, physical_networks, cells)
+async def set_hosts(tx: Connection, hosts: Sequence[Host]) -> None:
+    """Write the hosts' cells and physical networks."""
+    rows = [replace(host, physical_networks=sorted(host.physical_networks)) for host in hosts]  # equal ones alike
+    await tx.execute(SET_HOSTS, encode(rows))

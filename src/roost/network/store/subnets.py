@@ -9,9 +9,9 @@ from msgspec.structs import asdict
 from roost.network.model.networks import Holdings, ProviderSource, Subnet
 from roost.network.rules import addressing
 from roost.network.store import resources
-from roost.network.store.addresses import AUTOMATIC, HOLDING
+from roost.network.store.addresses import AUTOMATIC, HOLDING, range_columns
 from roost.platform.database import Connection
-from roost.platform.rows import columns_of, read_row
+from roost.platform.rows import read_row
 
 LIST_SUBNETS = f"""
 -- network.list_subnets
@@ -70,12 +70,8 @@ SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
 
 async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
     """Write the pools of subnets that have none yet."""
-    rows = [
-        (subnet.id, addressing.show(pool.first), addressing.show(pool.last))
-        for subnet in subnets
-        for pool in subnet.pools
-    ]
-    await tx.execute(INSERT_POOLS, *columns_of(rows, 3))
+    pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
+    await tx.execute(INSERT_POOLS, *range_columns(pools))
 
 
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
@@ -161,16 +157,17 @@ async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
     return port_id
 
 
-_PROVIDERS = """(
+PROVIDERS = """(
 SELECT id AS provider_uuid, true AS routed, physical_network, NULL AS cell, coalesce(nullif(name, ''), id::text) AS name
 FROM network.segment
 UNION ALL SELECT id, false, physical_network, NULL, coalesce(nullif(name, ''), id::text) FROM network.network
 UNION ALL SELECT id, false, NULL, cell, cell FROM network.subnet WHERE cell IS NOT NULL
-) AS p"""
+)"""
+"""Every provider that there can be, with its name for people; of a pool, the name is its cell."""
 
 LIST_SOURCES = f"""
 -- network.list_sources
-SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {_PROVIDERS}
+SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {PROVIDERS} AS p
 WHERE ($1::uuid[] IS NULL OR p.provider_uuid = ANY($1))
     AND EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
 """  # noqa: S608 - a constant of this file
@@ -220,13 +217,13 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
 
 LIST_PROVIDERS = f"""
 -- network.list_providers
-SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {_PROVIDERS}
+SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {PROVIDERS} AS p
 WHERE p.provider_uuid = ANY($1::uuid[])
 """  # noqa: S608 - a constant of this file
 
 
 class Provider(Struct, frozen=True):
-    """A provider with its physical network or cell, and its name for people; of a pool, the name is its cell."""
+    """A provider with its physical network or cell, and its name for people."""
 
     id: str
     physical_network: str | None

@@ -91,26 +91,21 @@ async def list_hosts(tx: Connection) -> set[str]:
     return {row["host"] for row in await tx.fetch(LIST_HOSTS)}
 
 
-LOCK_HOST = """
--- network.lock_guests_host
-SELECT guests_as_of FROM network.host WHERE name = $1 FOR NO KEY UPDATE
-"""
-SET_AS_OF = """
--- network.set_guests_as_of
-UPDATE network.host SET guests_as_of = $2 WHERE name = $1
+NOTE_AS_OF = """
+-- network.note_guests_as_of
+WITH noted AS (
+    UPDATE network.host SET guests_as_of = $2 WHERE name = $1 AND coalesce(guests_as_of <= $2, true) RETURNING name
+)
+SELECT EXISTS (SELECT FROM noted) OR NOT EXISTS (SELECT FROM network.host WHERE name = $1)
 """
 
 
 async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
-    """Lock the host, and note `as_of` unless something later is known of its guests; return whether it was noted.
+    """Note `as_of` of the host, and so lock it; return False where something later is known of its guests (R46).
 
     An unknown host has nothing later.
     """
-    known: datetime | None = await tx.fetchval(LOCK_HOST, host)
-    if known is not None and known > as_of:
-        return False
-    await tx.execute(SET_AS_OF, host, as_of)
-    return True
+    return bool(await tx.fetchval(NOTE_AS_OF, host, as_of))
 
 
 INSERT_PORTS = """
