@@ -20,7 +20,7 @@ from roost.network.service.macs import new_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
@@ -260,7 +260,7 @@ async def _reserve_batch(
         # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
     else:
         raise PortChanged("No free MAC address was found: repeat the request.")
-    await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
+    await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
     return decided
 
 

@@ -108,7 +108,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
         if changes.mtu is not None:
             links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
         fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
-        await resources.update(tx, "network", msgspec.structs.replace(network, **fields))
+        await resources.update(tx, "network", [msgspec.structs.replace(network, **fields)])
         await notice_rows.note_networks(tx, [network_id] if changes.mtu not in (None, network.mtu) else [])
     return await get_network(networks, network_id)
 
@@ -149,7 +149,7 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
             segment = msgspec.structs.replace(segment, name=changes.name or None)
         if changes.description is not None:
             segment = msgspec.structs.replace(segment, description=changes.description)
-        await resources.update(tx, "segment", segment)
+        await resources.update(tx, "segment", [segment])
         return (await store.list_segments(tx, [segment_id]))[0]
 
 

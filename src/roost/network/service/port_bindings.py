@@ -74,7 +74,7 @@ async def update_binding(
         if binding.active:
             new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
             async with telling(networks, tx, [port_id]):
-                await resources.update(tx, "port", new)
+                await resources.update(tx, "port", [new])
         else:
             await store.put(tx, port_id, changed)
             await port_rows.touch(tx, [port_id])

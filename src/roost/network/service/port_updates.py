@@ -198,7 +198,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
     providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
-        await resources.update(tx, "port", change.port)
+        await resources.update(tx, "port", [change.port])
         await leaving.leave(networks, tx, port, change.port, change.dropped)
         if change.port.host != port.host:
             await _move_binding(tx, change)

@@ -165,7 +165,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
-    await resources.update(tx, "subnet", after)
+    await resources.update(tx, "subnet", [after])
     await network_rows.revise_networks(tx, [after.network_id])
     if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])

@@ -4,16 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import (
-    VIF_TYPE_UNBOUND,
-    Address,
-    NewPort,
-    Parting,
-    Port,
-    PortFilter,
-    PortOrigin,
-    Reserved,
-)
+from roost.network.model.ports import Address, NewPort, Parting, Port, PortFilter, PortOrigin
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
@@ -96,27 +87,6 @@ async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str
         for port, mac in zip(new, macs, strict=True)
     ]
     return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns_of(rows, 7), encode(origin))}
-
-
-RESERVE_PORTS = """
--- network.reserve_ports
-UPDATE network.port p
-SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, made_for = NULL,
-    host = NULL, vif_type = $5, revision = revision + 1, updated_at = now()
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
-WHERE p.id = r.id AND p.device_id = ''
-"""
-
-
-async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Give users' ports to servers' builds. The ports are locked, and no device has them.
-
-    A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
-    unbound until the build binds it. So with a reserved port that is bound, its server runs.
-    """
-    rows = [(item.port_id, item.server_id, item.device_owner, encode(item.origin)) for item in reserved]
-    done = await tx.execute(RESERVE_PORTS, *columns_of(rows, 4), VIF_TYPE_UNBOUND)
-    assert done == f"UPDATE {len(reserved)}", "they are locked, and were free"
 
 
 BIND_PORTS = """

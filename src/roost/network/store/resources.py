@@ -28,9 +28,9 @@ _CHANGEABLE: Mapping[Kind, str] = {
     "segment": "name description",
     "subnet": "name description gateway_ip enable_dhcp dns_nameservers host_routes service_types segment_id",
     "port": """name description admin_state_up device_id device_owner host vnic_type binding_profile vif_type
-        mac_address made_for port_security_enabled allowed_address_pairs""",
+        mac_address made_for reserved_from port_security_enabled allowed_address_pairs""",
 }
-"""The columns of what a client may change."""
+"""The columns of what a client, or a server's build, may change."""
 
 
 def _read(name: str) -> str:
@@ -56,17 +56,17 @@ async def insert(tx: Connection, kind: Kind, new: Sequence[Network | Segment | P
 
 UPDATE = {
     kind: f"""
--- network.update_{kind}
+-- network.update_{kind}s
 UPDATE network.{kind} o
 SET {", ".join(f"{name} = {_read(name)}" for name in names.split())}, revision = o.revision + 1, updated_at = now()
-FROM json_populate_record(NULL::network.{kind}, $1) AS given WHERE o.id = given.id
+FROM json_populate_recordset(NULL::network.{kind}, $1) AS given WHERE o.id = given.id
 """
     for kind, names in _CHANGEABLE.items()
 }
 
 
-async def update(tx: Connection, kind: Kind, changed: Network | Segment | Subnet | Port) -> None:
-    """Write what a client may change of a row, and raise its revision. It is locked, or its network is."""
+async def update(tx: Connection, kind: Kind, changed: Sequence[Network | Segment | Subnet | Port]) -> None:
+    """Write what may be changed of rows, and raise their revisions. They are locked, or their networks are."""
     await tx.execute(UPDATE[kind], encode(changed))
 
 
