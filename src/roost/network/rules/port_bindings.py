@@ -262,12 +262,13 @@ def _refusal(
         seen.add(nic_port_id)
         if taken.get(nic_port_id, server.server_id) != server.server_id:
             return f"Port {nic_port_id} is still in use."
-        reason = _refusal_of_network(nic, networks) if nic.port_id is None else None
         port = ports.get(nic_port_id)
         if nic.port_id is not None:
             reason = _refusal_of_port(server, nic_port_id, port, claiming)
         elif port is not None and port.made_for != server.server_id:
             reason = f"Port {nic_port_id} exists and was not made for this server."
+        else:
+            reason = _refusal_of_network(nic, networks)
         if reason is not None:
             return reason
     return None
