@@ -69,7 +69,7 @@ Stays = Literal["existence", "revision", "all"]
 
 LOCK_NETWORKS: dict[Stays, str] = {
     stays: f"""
--- network.lock_networks_{stays}
+-- network.lock_{stays}_of_networks
 SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR {strength}
 """  # noqa: S608 - one of these three
     for stays, strength in (("existence", "KEY SHARE"), ("revision", "NO KEY UPDATE"), ("all", "UPDATE"))

@@ -123,8 +123,8 @@ RETURNING id
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
     """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
-    made = zip(new, macs, strict=True)
-    columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in made], 5)
+    with_macs = zip(new, macs, strict=True)
+    columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in with_macs], 5)
     return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
 
 
