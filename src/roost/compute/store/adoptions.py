@@ -24,7 +24,7 @@ async def find_server(tx: Connection, server_id: str, host: str, *, adopting: st
     row = await tx.fetchrow(FIND_SERVER, server_id, host, adopting)
     if row is None:
         return None
-    return read_row(AdoptedServer, row, "spec", "ports", "order", hosts_running=tuple(row["hosts_running"]))
+    return read_row(AdoptedServer, row, "spec", "ports", "order")
 
 
 INSERT_SERVER = """

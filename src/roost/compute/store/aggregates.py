@@ -190,4 +190,4 @@ async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
 
 
 def _host_aggregate(row: Any) -> HostAggregate:
-    return read_row(HostAggregate, row, "metadata", hosts=tuple(row["hosts"]))
+    return read_row(HostAggregate, row, "metadata")

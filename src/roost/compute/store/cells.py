@@ -55,9 +55,7 @@ FROM compute.conductor_heartbeat ORDER BY seen_at DESC"""
 
 async def list_heartbeats(tx: Connection) -> list[Heartbeat]:
     """Return the conductors that were heard of lately, the latest first."""
-    return [
-        read_row(Heartbeat, row, "credentials", cells=tuple(row["cells"])) for row in await tx.fetch(LIST_HEARTBEATS)
-    ]
+    return [read_row(Heartbeat, row, "credentials") for row in await tx.fetch(LIST_HEARTBEATS)]
 
 
 COUNT_SILENT = """-- compute.count_silent_cells

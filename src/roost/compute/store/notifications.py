@@ -69,7 +69,7 @@ async def lock_snapshots(
     causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, sorted(moving))} if moving else {}
     snapshots = {}
     for row in rows:
-        server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
+        server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault")
         snapshots[server.id] = _snapshot(server, causes.get(server.id))
     return snapshots
 

@@ -113,7 +113,7 @@ WHERE r.ended_at IS NULL"""
 async def find(tx: Connection) -> Recovery | None:
     """Return the recovery that is under way, if any."""
     row = await tx.fetchrow(FIND)
-    return None if row is None else read_row(Recovery, row, hosts_missing=tuple(row["hosts_missing"]))
+    return None if row is None else read_row(Recovery, row)
 
 
 IS_UNDER_WAY = f"""-- compute.is_recovery_under_way

@@ -244,4 +244,4 @@ async def lock_server(tx: Connection, server_id: str) -> Server | None:
 
 
 def _server(row: Any) -> Server:
-    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", "order", tags=tuple(row["tags"]))
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", "order")

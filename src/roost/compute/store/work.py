@@ -82,18 +82,7 @@ async def lease_work(
 
 
 def _work(row: Any) -> Work:
-    excluded_hosts = tuple(row["excluded_hosts"])
-    work = read_row(
-        Work,
-        row,
-        "placed",
-        "failure",
-        "spec",
-        "move",
-        "order",
-        stage=Stage(row["stage"]),
-        excluded_hosts=excluded_hosts,
-    )
+    work = read_row(Work, row, "placed", "failure", "spec", "move", "order", stage=Stage(row["stage"]))
     return work if work.move is None else replace(work, spec=work.move.plan.spec)
 
 
