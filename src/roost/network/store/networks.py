@@ -144,25 +144,21 @@ async def lock_links(tx: Connection, links: Sequence[Link]) -> list[tuple[Link, 
 
 LIST_HOSTS = """
 -- network.list_hosts
-SELECT name, physical_networks, cell FROM network.host WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
+SELECT agent_id, name, physical_networks, cell FROM network.host
+WHERE ($1::text[] IS NULL OR name = ANY($1)) AND ($2::uuid[] IS NULL OR agent_id = ANY($2)) ORDER BY name
 """
 
 
 async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list[Host]:
     """Return hosts by name, or all of them."""
-    rows = await tx.fetch(LIST_HOSTS, names)
-    return [Host(name, frozenset(physical_networks), cell) for name, physical_networks, cell in rows]
+    return [host for _, host in await list_agents(tx, None, names=names)]
 
 
-LIST_AGENTS = """
--- network.list_agents
-SELECT agent_id, name, physical_networks, cell FROM network.host WHERE agent_id = ANY($1::uuid[]) ORDER BY name
-"""
-
-
-async def list_agents(tx: Connection, ids: Sequence[str]) -> list[tuple[str, Host]]:
-    """Return the hosts of agents, each with the agent's id."""
-    rows = await tx.fetch(LIST_AGENTS, ids)
+async def list_agents(
+    tx: Connection, ids: Sequence[str] | None, *, names: Sequence[str] | None = None
+) -> list[tuple[str, Host]]:
+    """Return the agents with these ids, on these hosts, each with its host, by the host's name. None is any."""
+    rows = await tx.fetch(LIST_HOSTS, names, ids)
     return [(agent_id, Host(name, frozenset(physical), cell)) for agent_id, name, physical, cell in rows]
 
 
