@@ -12,6 +12,7 @@ from roost.network.rules import uses
 from roost.network.service import Networks, addresses, notices
 from roost.network.store import addresses as address_rows
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
@@ -42,7 +43,7 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
             automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
             addresses_given = await addresses.give_automatic(tx, automatic)
             got = {item.port_id for item in addresses_given}
-            await port_rows.touch(tx, sorted(got))
+            await resources.touch(tx, "port", sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
             count += len(addresses_given)
         await notices.tell_now(networks, servers)
@@ -86,7 +87,7 @@ async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[st
         )
     gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
     await addresses.take_back(tx, gone)
-    await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
+    await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)
 
 

@@ -334,7 +334,7 @@ async def _bind_batch(
     revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
     # Whoever is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
     refused = [bind for bind in binds if bind.port_id not in going]
-    await ports.touch(tx, [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
+    await resources.touch(tx, "port", [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):

@@ -13,7 +13,7 @@ from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import networks as network_rows
 from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
@@ -95,7 +95,7 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
             for port in ports_locked.values()
             if port.device_id == server_id
         ]
-        await ports.touch(tx, await store.delete(tx, pairs))
+        await resources.touch(tx, "port", await store.delete(tx, pairs))
 
 
 async def return_ports(
@@ -186,7 +186,7 @@ async def _readdress(
                 raise _Refused(answer)
     except _Refused as refusal:
         if not refusal.answer.changed:
-            await ports.touch(tx, [bind.port_id])  # as bind_batch does, which was rolled back
+            await resources.touch(tx, "port", [bind.port_id])  # as bind_batch does, which was rolled back
         return refusal.answer
     return answer
 

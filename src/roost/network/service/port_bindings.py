@@ -54,7 +54,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
         state = await addresses.read_network(tx, port.network_id, wanted.host)
         requests.refuse_host(port, port.addresses, state)
         await store.put(tx, port_id, binding_new)
-        await port_rows.touch(tx, [port_id])
+        await resources.touch(tx, "port", [port_id])
     return binding_new
 
 
@@ -77,7 +77,7 @@ async def update_binding(
                 await resources.update(tx, "port", [new])
         else:
             await store.put(tx, port_id, changed)
-            await port_rows.touch(tx, [port_id])
+            await resources.touch(tx, "port", [port_id])
     return changed
 
 
@@ -91,7 +91,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
             await store.delete(tx, [(port_id, host)])
-            await port_rows.touch(tx, [port_id])
+            await resources.touch(tx, "port", [port_id])
             return
     try:
         await port_updates.update_port(networks, port_id, PortChanges(host="", revision=port.revision))

@@ -115,7 +115,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
     await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
     await addresses.add_pools(tx, new)
-    await network_rows.revise_networks(tx, list(known))
+    await resources.touch(tx, "network", list(known))
     await notice_rows.note_networks(tx, sorted({subnet.network_id for subnet in new if subnet.segment_id}))
 
 
@@ -166,7 +166,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
     await resources.update(tx, "subnet", [after])
-    await network_rows.revise_networks(tx, [after.network_id])
+    await resources.touch(tx, "network", [after.network_id])
     if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])
 
@@ -229,7 +229,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await resources.delete(tx, "subnet", [subnet_id])
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.touch(tx, "network", [subnet.network_id])
         await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
         return Taken(provider_uuids=[subnet.provider_uuid])
 
@@ -256,7 +256,7 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
         await resources.delete(tx, "subnet", [subnet.id])
         servers = await automatic.drop(tx, subnet, ports_locked.values())
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.touch(tx, "network", [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])

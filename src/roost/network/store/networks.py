@@ -87,20 +87,6 @@ async def lock_networks(tx: Connection, ids: Sequence[str], stays: Stays = "all"
     return {network.id: network for network in await list_networks(tx, ids)}
 
 
-REVISE_NETWORKS = """
--- network.revise_networks
-UPDATE network.network SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
-"""
-
-
-async def revise_networks(tx: Connection, ids: Sequence[str]) -> None:
-    """Raise the revisions of locked networks after a subnet of theirs was made, changed or deleted.
-
-    Source: Neutron, neutron/db/models_v2.py: Subnet.revises_on_change.
-    """
-    await tx.execute(REVISE_NETWORKS, ids)
-
-
 LIST_SEGMENTS = f"""
 -- network.list_segments
 SELECT {", ".join(COLUMNS["segment"])} FROM network.segment

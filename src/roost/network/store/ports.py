@@ -108,18 +108,6 @@ async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], 
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
-TOUCH_PORTS = """
--- network.touch_ports
-UPDATE network.port SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
-"""
-
-
-async def touch(tx: Connection, ids: Sequence[str]) -> None:
-    """Raise the revisions of these locked ports, which refuses whoever read an earlier one."""
-    if ids:
-        await tx.execute(TOUCH_PORTS, ids)
-
-
 _SETTLE_ADDRESSES = """
 UPDATE network.address a SET assigned_for = NULL
 FROM (

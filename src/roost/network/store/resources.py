@@ -70,6 +70,24 @@ async def update(tx: Connection, kind: Kind, changed: Sequence[Network | Segment
     await tx.execute(UPDATE[kind], encode(changed))
 
 
+TOUCH = {
+    kind: f"""
+-- network.touch_{kind}s
+UPDATE network.{kind} SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+"""
+    for kind in COLUMNS
+}
+
+
+async def touch(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
+    """Raise the revisions of locked rows, which refuses whoever read an earlier one.
+
+    Source of the networks' after a change of a subnet: Neutron, db/models_v2.py, Subnet.revises_on_change.
+    """
+    if ids:
+        await tx.execute(TOUCH[kind], ids)
+
+
 DELETE = {
     kind: f"""
 -- network.delete_{kind}s
