@@ -57,17 +57,6 @@ async def list_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
     return [row["subnet_id"] for row in await tx.fetch(LIST_SUBNETS, list(port_ids))]
 
 
-DELETE_LISTED = """
--- network.delete_listed_addresses
-DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[])
-"""
-
-
-async def delete_listed(tx: Connection, port_ids: Collection[str]) -> None:
-    """Forget what the guests of these hidden ports list."""
-    await tx.execute(DELETE_LISTED, list(port_ids))
-
-
 LIST_PLUGGED = """
 -- network.list_plugged_ports
 SELECT a.port_id, p.made_for AS server_id, p.host

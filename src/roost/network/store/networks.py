@@ -8,7 +8,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from roost.network.model.networks import Host, Link, Network, NetworkOwner, Segment
+from roost.network.model.networks import Host, Link, ListQuery, Network, NetworkOwner, Segment
+from roost.network.store import lists
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
@@ -41,16 +42,11 @@ async def find_network_ids(tx: Connection, refs: Sequence[str]) -> list[tuple[st
     return [(row["id"], row["name"]) for row in await tx.fetch(FIND_NETWORK_IDS, refs)]
 
 
-LIST_REACHABLE = """
--- network.list_reachable
-SELECT id, project_id, shared, external FROM network.network WHERE project_id = $1 OR shared OR external ORDER BY id
-"""
-
-
 async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOwner]:
     """Return network id -> owner, of the project's own, shared and external networks."""
-    rows = await tx.fetch(LIST_REACHABLE, project_id)
-    return {network_id: NetworkOwner(*owner) for network_id, *owner in rows}
+    columns = ("o.project_id", "o.shared", "o.external")
+    rows = await lists.list_rows(tx, "network", ListQuery(seen_by=project_id), columns)
+    return {row.id: NetworkOwner(*owner) for row, owner in rows}
 
 
 LIST_NETWORK_IDS = """
