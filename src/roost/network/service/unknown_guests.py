@@ -65,7 +65,7 @@ async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownG
 async def list_holding_hosts(networks: Networks) -> set[str]:
     """See GuestPortClient.list_holding_hosts."""
     async with networks.database.connection() as connection:
-        return await store.list_hosts(connection)
+        return set(await store.list_listed(connection, None))
 
 
 async def count_held_addresses(networks: Networks, network_ids: Sequence[str]) -> dict[str, int]:

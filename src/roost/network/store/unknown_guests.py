@@ -45,12 +45,12 @@ LIST_PORTS_OF_HOSTS = f"""
 -- network.list_held_ports
 SELECT p.host, p.id, l.subnet_id, l.address
 FROM network.port p LEFT JOIN network.listed_address l ON l.port_id = p.id
-WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
+WHERE {OF_UNKNOWN_GUEST} AND ($1::text[] IS NULL OR p.host = ANY($1)) ORDER BY p.id
 """
 
 
-async def list_listed(tx: Connection, hosts: Sequence[str]) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """Return host -> hidden port -> the (subnet id, address) pairs that its guest lists."""
+async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """Return host, of these or of all -> hidden port -> the (subnet id, address) pairs that its guest lists."""
     listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
     for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
         pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
@@ -78,17 +78,6 @@ async def set_listed(
     """Write which addresses the guests of these hidden ports list. Only pairs in these locked subnets are added."""
     rows = [(*pair, port.id) for port in wanted for pair in port.listed]
     await tx.execute(SET_LISTED, list(port_ids), *columns_of(rows, 3), list(subnet_ids))
-
-
-LIST_HOSTS = f"""
--- network.list_holding_hosts
-SELECT DISTINCT p.host FROM network.port p WHERE {OF_UNKNOWN_GUEST}
-"""
-
-
-async def list_hosts(tx: Connection) -> set[str]:
-    """Return the hosts whose unknown guests hold addresses."""
-    return {row["host"] for row in await tx.fetch(LIST_HOSTS)}
 
 
 NOTE_AS_OF = """
