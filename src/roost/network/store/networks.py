@@ -63,7 +63,7 @@ async def list_network_ids(tx: Connection, limit: int, project_id: str | None) -
 Stays = Literal["existence", "revision", "all"]
 """What stays as it is of a locked network. all: its segments, subnets and ports too."""
 
-LOCK_NETWORKS: dict[Stays, str] = {
+LOCK_NETWORKS = {
     stays: f"""
 -- network.lock_{stays}_of_networks
 SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR {strength}
