@@ -143,9 +143,9 @@ async def expire_intents(networks: Networks) -> int:
         expired = await store.list_expired_intents(tx, INTENTS_MAX)
         if not expired:
             return 0
-        await ports.lock_ports(tx, expired)
-        gone = await store.delete_expired_intents(tx, expired)
-        return len(await store.release_hanging(tx, gone))
+        await ports.lock_ports(tx, list(expired))
+        gone = await store.delete_intents(tx, expired)
+        return len(await store.release_hanging(tx, sorted(gone)))
 
 
 async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:

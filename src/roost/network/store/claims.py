@@ -33,24 +33,13 @@ async def delete_intents(tx: Connection, tickets: Mapping[str, int]) -> set[str]
 
 LIST_EXPIRED_INTENTS = """
 -- network.list_expired_intents
-SELECT port_id FROM network.intent WHERE expires_at < now() ORDER BY port_id LIMIT $1
+SELECT port_id, ticket FROM network.intent WHERE expires_at < now() ORDER BY port_id LIMIT $1
 """
 
 
-async def list_expired_intents(tx: Connection, limit: int) -> list[str]:
-    """Return the ports whose intents have expired, by id."""
-    return [row["port_id"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)]
-
-
-DELETE_EXPIRED_INTENTS = """
--- network.delete_expired_intents
-DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) AND expires_at < now() RETURNING port_id
-"""
-
-
-async def delete_expired_intents(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Delete the intents of these locked ports that are still expired; return their ports."""
-    return [row["port_id"] for row in await tx.fetch(DELETE_EXPIRED_INTENTS, port_ids)]
+async def list_expired_intents(tx: Connection, limit: int) -> dict[str, int]:
+    """Return port id -> ticket of the intents that have expired. They stay so: a later intent has another ticket."""
+    return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)}
 
 
 LIST_BUSY = """
