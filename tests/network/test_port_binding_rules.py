@@ -71,7 +71,7 @@ def test_a_server_has_all_its_ports_or_a_reason(
     ids, new, reserved = (
         list(decided.port_ids),
         [item.id for item in decided.new],
-        [r.port_id for r in decided.reserved],
+        [r.id for r in decided.reserved],
     )
     assert (ids, new, reserved) == answer
 
@@ -80,7 +80,7 @@ def test_the_first_server_that_wants_a_port_gets_it() -> None:
     servers = [ServerNics(server_id=SERVER[:-1] + last, project_id=PROJECT, nics=(PORT_NIC,)) for last in "12"]
     first, second = port_bindings.decide_reservations(servers, {}, {"p": a_port(an_address(OLD))})
     assert isinstance(first, Reservation)
-    assert [item.origin for item in first.reserved] == [PortOrigin()]
+    assert [item.reserved_from for item in first.reserved] == [PortOrigin()]
     assert second == PortsRefused(servers[1].server_id, "Port p is still in use.")
 
 

@@ -34,7 +34,8 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
 
     host_name: "" without a host. Raises NetworkNotFound.
     """
-    network = pick(await network_rows.keep_networks(tx, [network_id]), NetworkNotFound, "Network", network_id)
+    kept = await network_rows.lock_networks(tx, [network_id], "existence")
+    network = pick(list(kept.values()), NetworkNotFound, "Network", network_id)
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
     providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
@@ -121,7 +122,7 @@ async def hand_out(
     named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
     starts: dict[str, int] = {}
     if networks.settings.assignment == "spread" and len(named) < len(demands):
-        pools = await subnet_rows.list_pools(tx, sorted(amounts))
+        pools = await store.list_ranges(tx, "pool", sorted(amounts))
         chosen = {subnet_id: addressing.choose_start(item, networks.env.random) for subnet_id, item in pools.items()}
         starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
     free = await store.list_free(tx, amounts, named, starts)
@@ -218,7 +219,7 @@ async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
 
 async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> Ranges:
     """Make the free ranges of a locked subnet its pools without what ports hold of them; return these ranges."""
-    free_before = await store.list_free_of(tx, subnet_id)
+    free_before = (await store.list_ranges(tx, "free_range", [subnet_id])).get(subnet_id, ())
     free = addressing.free_of(pools, await store.list_held(tx, subnet_id))
     await store.change_free(tx, addressing.difference({subnet_id: free_before}, {subnet_id: free}))
     return free

@@ -78,7 +78,7 @@ async def _settle(networks: Networks, findings: PortFindings) -> list[str]:
     async with networks.database.transaction() as tx:
         locked = await port_rows.lock_ports(tx, sorted(servers))
         settled = [port.id for port in locked.values() if port.device_id == servers[port.id]]
-        await store.settle_ports(tx, settled)
+        await port_rows.settle(tx, [], settled)
     return settled
 
 
@@ -135,7 +135,7 @@ async def _find_claims(
     ports_by_id = {port.id: port for port in ports_read}
     servers = sorted({port.device_id for port in ports_read if is_server_id(port.device_id)})
     states = await networks.compute.get_server_states(servers)
-    busy = releasing | claiming | {port.id for port in ports_read if port.hidden}
+    busy = releasing | claiming.keys() | {port.id for port in ports_read if port.hidden}
     busy |= {port.id for port in ports_read if port.device_id in states and states[port.device_id].unfinished}
     findings = []
     for uuid in wrong:

@@ -20,7 +20,7 @@ from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
@@ -95,7 +95,7 @@ async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
 async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
     """See BuildClient.release_ports."""
     server_ids = [server.server_id for server in servers]
-    named = [port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
+    named = [nic.port_id_of(server.server_id) for server in servers for nic in server.nics]
     await release_server_ports(networks, server_ids, named, restore=restore)
 
 
@@ -212,9 +212,9 @@ async def _reserve_batch(
     networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """Make the ports that are missing, and reserve the users' own; return the servers' answers in order."""
-    ids = sorted({port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
+    ids = sorted({nic.port_id_of(server.server_id) for server in servers for nic in server.nics})
     async with networks.database.transaction() as tx:
-        known = {network.id: network for network in await store.keep_networks(tx, list_network_ids(servers))}
+        known = await store.lock_networks(tx, list_network_ids(servers), "existence")
         pools = await list_pools(tx, known.values())
         async with telling(networks, tx, ids):
             ports_locked = await ports.lock_ports(tx, ids)
@@ -223,14 +223,14 @@ async def _reserve_batch(
                 raise ReleasesPending(releasing)
             refused = await _list_refused(tx, servers, pools)
             decided = port_bindings.decide_reservations(
-                servers, known, ports_locked, claiming, refused, placed=placed, make=make
+                servers, known, ports_locked, claiming.keys(), refused, placed=placed, make=make
             )
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]
             if new and len(await ports.insert_made(tx, new, macs, PortOrigin())) < len(new):
                 raise _MadeMeanwhile("No free MAC address was found: repeat the request.")
-            await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
+            await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [
         answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, ports_locked, pools)
@@ -284,7 +284,7 @@ def view_port(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
 
     Of a port that was attached since the server was made, the NIC has no tag.
     """
-    nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
+    nics = {nic.port_id_of(server.server_id): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
     return with_pools(port_bindings.view(port, nic, server.server_id), nic, pools)
 
@@ -315,7 +315,7 @@ async def bind_batch(
         revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
         # Who is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
         refused = [bind for bind in binds if bind.port_id not in going]
-        await ports.touch(tx, [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
+        await resources.touch(tx, "port", [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, ProviderSource
+from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, Host, ProviderSource
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import capacity, segments
 from roost.network.rules.holdings import claim_of
@@ -239,9 +238,9 @@ async def set_hosts(
     coming and going meanwhile.
     """
     names = sorted(physical_networks_by_host)
-    reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
+    reached = {name: frozenset(physical_networks_by_host[name]) for name in names}
     async with networks.database.transaction() as tx:
-        await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
+        await store.set_hosts(tx, [Host(name, reached[name], cells_by_host.get(name, CELL_DEFAULT)) for name in names])
     await _place_hosts(networks, names=names)
 
 

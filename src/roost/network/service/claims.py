@@ -68,7 +68,8 @@ class Intents:
         The ports are locked, or do not exist yet. anew: whoever has an intent of one was cut off.
         """
         if anew:
-            await store.delete_intents(tx, await store.list_tickets(tx, list(port_ids)))
+            _releasing, tickets = await store.list_busy(tx, list(port_ids))
+            await store.delete_intents(tx, tickets)
         opened = await store.insert_intents(tx, sorted(port_ids), self._networks.settings.intent_s) if port_ids else {}
         self.tickets |= opened
         for port_id in port_ids:
@@ -137,9 +138,9 @@ async def expire_intents(networks: Networks) -> int:
         expired = await store.list_expired_intents(tx, INTENTS_MAX)
         if not expired:
             return 0
-        await ports.lock_ports(tx, expired)
-        gone = await store.delete_expired_intents(tx, expired)
-        return len(await store.release_hanging(tx, gone))
+        await ports.lock_ports(tx, list(expired))
+        gone = await store.delete_intents(tx, expired)
+        return len(await store.release_hanging(tx, sorted(gone)))
 
 
 async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
@@ -196,7 +197,7 @@ async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[s
         return {}
     consumers = await networks.placement.get_consumers([want.port_id for want in wants])
     async with networks.database.connection() as connection:
-        tickets = await store.list_tickets(connection, [want.port_id for want in wants])  # R7
+        _releasing, tickets = await store.list_busy(connection, [want.port_id for want in wants])  # R7
     return {
         want.port_id: consumers[want.port_id].generation if want.port_id in consumers else None
         for want in wants

@@ -12,7 +12,7 @@ from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import networks as network_rows
 from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
@@ -29,7 +29,7 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
     ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
     answers = []
     for server in servers:
-        order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]
+        order = [nic.port_id_of(server.server_id) for nic in server.nics]
         own = (server.server_id, server.project_id)
         own_ports = [port for port in ports_read if (port.device_id, port.project_id) == own]
         own_ports.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
@@ -88,7 +88,7 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
             for port in ports_locked.values()
             if port.device_id == server_id
         ]
-        await ports.touch(tx, await store.delete(tx, pairs))
+        await resources.touch(tx, "port", await store.delete(tx, pairs))
 
 
 async def return_ports(
@@ -172,7 +172,7 @@ async def _readdress(
         return answer
     await savepoint.rollback()
     if not answer.changed:
-        await ports.touch(tx, [bind.port_id])  # as bind_batch did
+        await resources.touch(tx, "port", [bind.port_id])  # as bind_batch did
     return answer
 
 

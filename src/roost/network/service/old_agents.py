@@ -87,7 +87,7 @@ async def _refuse_gone(networks: Networks, server_id: str) -> None:
 
 
 async def _take(networks: Networks, wanted: AgentPort) -> Port:
-    port_id = port_bindings.port_id(wanted.server_id, wanted.nic)
+    port_id = wanted.nic.port_id_of(wanted.server_id)
     ports_read = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
     before = ports_read[0] if ports_read else None
     if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):

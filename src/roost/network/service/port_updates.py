@@ -32,7 +32,7 @@ from roost.network.service.notifications import telling
 from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, port_bindings
+from roost.network.store import claims, port_bindings, resources
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -186,7 +186,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
     providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
-        await port_rows.update(tx, change.port)
+        await resources.update(tx, "port", [change.port])
         await leaving.leave(networks, tx, port, change.port, change.dropped)
         if change.port.host != port.host:
             await _move_binding(tx, change)

@@ -30,6 +30,7 @@ from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -179,7 +180,7 @@ async def _remove(networks: Networks, tx: Connection, ports_locked: Sequence[Por
     ids = [port.id for port in ports_locked]
     async with telling(networks, tx, ids):
         await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
-        await port_rows.delete(tx, ids)
+        await resources.delete(tx, "port", ids)
     await claim_rows.insert_releases(tx, ids)
     return [server for port in ports_locked for server in await notices.note(tx, port, None)]
 
@@ -281,7 +282,7 @@ async def _write(
     whole: raise the first port's error, if any, and write none.
     """
     async with networks.database.transaction() as tx:
-        kept = await network_rows.keep(tx, sorted({making.draft.network_id for making in makings}))
+        kept = await network_rows.lock_ids(tx, sorted({making.draft.network_id for making in makings}), "existence")
         for making in _going(makings):
             if making.draft.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")
@@ -314,7 +315,7 @@ async def _insert_all(
     async with telling(networks, tx, ids):
         drafts = sorted((making.draft for making in makings), key=lambda port: port.mac_address)
         new = [_with_mac(draft, draft.mac_address or new_mac(networks.env.random)) for draft in drafts]
-        ids_written = await port_rows.insert_all(tx, new)
+        ids_written = await resources.insert(tx, "port", new)
         for draft in drafts:
             if draft.id not in ids_written:
                 _refuse_mac(draft)

@@ -29,6 +29,7 @@ from roost.network.store import networks as network_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
+from roost.network.store import resources
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -107,7 +108,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
     await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
     await addresses.add_pools(tx, new)
-    await network_rows.revise_networks(tx, list(known))
+    await resources.touch(tx, "network", list(known))
     await notice_rows.note_networks(tx, sorted({subnet.network_id for subnet in new if subnet.segment_id}))
 
 
@@ -145,7 +146,7 @@ async def spread(networks: Networks, subnet: Subnet) -> None:
                 return  # it was deleted meanwhile
             automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
             got = {item.port_id for item in await addresses.give_automatic(tx, automatic)}
-            await port_rows.touch(tx, sorted(got))
+            await resources.touch(tx, "port", sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
         await notices.tell_now(networks, servers)
 
@@ -153,7 +154,7 @@ async def spread(networks: Networks, subnet: Subnet) -> None:
 async def finish_spreading(networks: Networks) -> None:
     """Go on with the subnets that some ports have no address of yet: a process died, or builds held the ports."""
     async with networks.database.connection() as connection:
-        subnets_spreading = await store.list_spreading(connection)
+        subnets_spreading = await store.list_subnets(connection, spreading=True)
     for subnet in subnets_spreading:
         await spread(networks, subnet)
 
@@ -198,8 +199,8 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
-    await store.update_subnet(tx, after)
-    await network_rows.revise_networks(tx, [after.network_id])
+    await resources.update(tx, "subnet", [after])
+    await resources.touch(tx, "network", [after.network_id])
     if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])
 
@@ -207,9 +208,9 @@ async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
+    locked = await network_rows.lock_networks(tx, [subnet.network_id for subnet in subnets_read])
     subnet = await _lock_subnet(tx, subnet_id, changes.revision)
-    assert network is not None, "it has a subnet, and would have to be locked to be deleted"
+    network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
     context = SubnetContext(
@@ -256,13 +257,13 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         return
 
     async def change(tx: Connection) -> Taken:
-        await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
+        await network_rows.lock_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
-        if await address_rows.is_subnet_held(tx, subnet_id):
+        if await address_rows.count_held(tx, [subnet_id]):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
-        await store.delete_subnets(tx, [subnet_id])
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.delete(tx, "subnet", [subnet_id])
+        await resources.touch(tx, "network", [subnet.network_id])
         await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
         return Taken(provider_uuids=[subnet.provider_uuid])
 
@@ -282,14 +283,14 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     """
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
-        await network_rows.hold_networks(tx, [subnet_read.network_id])
+        await network_rows.lock_ids(tx, [subnet_read.network_id], "revision")
         ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        await store.delete_subnets(tx, [subnet.id])
+        await resources.delete(tx, "subnet", [subnet.id])
         servers = await _drop_addresses(tx, subnet, ports_locked.values())
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.touch(tx, "network", [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
@@ -311,7 +312,7 @@ async def _drop_addresses(tx: Connection, subnet: Subnet, ports: Iterable[Port])
         )
     gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
     await addresses.take_back(tx, gone)
-    await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
+    await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
     return await notices.note_servers(tx, losing)
 
 

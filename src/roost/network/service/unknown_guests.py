@@ -17,7 +17,7 @@ from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, li
 from roost.network.service import Networks, addresses, capacity, left_to_reconciler, reading
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, subnets
+from roost.network.store import ports, resources, subnets
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -64,8 +64,13 @@ async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownG
         return [answer for plan in (await _plan(tx, by_host)).values() for answer in plan.answers]
 
 
-list_holding_hosts = reading(store.list_hosts)
 count_held_addresses = reading(store.count_held)
+
+
+async def list_holding_hosts(networks: Networks) -> set[str]:
+    """See GuestPortClient.list_holding_hosts."""
+    async with networks.database.connection() as connection:
+        return set(await store.list_listed(connection, None))
 
 
 async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostPlan]:
@@ -112,7 +117,7 @@ async def _set_host(
         for item in port.addresses
         if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
     ]
-    await ports.delete(tx, sorted(known.keys() - planned.keys()))
+    await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, dropped)

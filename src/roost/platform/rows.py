@@ -1,4 +1,7 @@
-"""Between rows and structs: a row has a struct's fields as columns, and as JSON those that are structs themselves."""
+"""Between rows and structs: a row has a struct's fields as columns, and as JSON those that are structs themselves.
+
+A column that is an array becomes a tuple.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -11,8 +14,9 @@ T = TypeVar("T")
 
 def read_row(kind: type[T], row: Mapping[str, Any], /, *encoded: str, **others: Any) -> T:
     """Return the row as a struct. encoded: its columns of JSON. others: fields that are not as their columns."""
-    decoded = {name: _decoder(cast(Any, kind), name).decode(row[name]) for name in encoded if row[name] is not None}
-    return kind(**{**row, **decoded, **others})
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    fields |= {name: _decoder(cast(Any, kind), name).decode(row[name]) for name in encoded if row[name] is not None}
+    return kind(**fields | others)
 
 
 def encode(value: object) -> str:
@@ -25,9 +29,9 @@ def encode_or_null(value: object | None) -> str | None:
     return None if value is None else encode(value)
 
 
-def columns_of(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """Return the columns of some rows, as unnest takes them."""
-    return [list(column) for column in zip(*rows, strict=True)]
+def columns_of(rows: Iterable[Sequence[Any]], count: int = 0) -> list[list[Any]]:
+    """Return the columns of some rows, as unnest takes them. count: how many there are, where there may be no row."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
 @cache
