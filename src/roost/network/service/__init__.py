@@ -1,13 +1,11 @@
 """The operations of the network service: each function is one operation, on the `Networks` that it is given."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-import structlog
 from msgspec.structs import asdict
 
 from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
@@ -22,17 +20,6 @@ from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 New = TypeVar("New", Network, Segment, Subnet)
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
-
-log = structlog.get_logger()
-
-
-@contextmanager
-def left_to_reconciler(work: str, **facts: object) -> Iterator[None]:
-    """Log it when the block fails: a transaction has written that the work is to be done. facts: for the log."""
-    try:
-        yield
-    except (RoostError, TimeoutError) as error:
-        log.warning(f"{work} failed; the reconciler retries", reason=str(error), **facts)
 
 
 @dataclass

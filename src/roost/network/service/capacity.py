@@ -25,6 +25,7 @@ from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.repeat import at_once
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState, Refused, Rule
 
@@ -72,6 +73,9 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
             async with networks.database.transaction() as tx:
                 await publications.give_up(tx, owner=owner)
         raise
+
+
+publish_now = at_once(publish_due, "publishing addresses")
 
 
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:

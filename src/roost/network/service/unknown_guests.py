@@ -13,7 +13,7 @@ from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity, left_to_reconciler
+from roost.network.service import Networks, addresses, capacity
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
@@ -49,7 +49,7 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
             async with networks.database.transaction() as tx:
                 answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
             crash_point("held.after-hold")
-    await publish_now(networks, sorted(changed))
+    await capacity.publish_now(networks, sorted(changed))
     return answers
 
 
@@ -173,11 +173,3 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
     ]
     handed_out = await addresses.hand_out(networks, tx, demands)
     assert None not in handed_out, "an address of a pool that no port has is free"
-
-
-async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
-    """Publish the providers. Log a failure: the reconciler does it later."""
-    if not provider_uuids:
-        return
-    with left_to_reconciler("publishing held addresses", providers=len(provider_uuids)):
-        await capacity.publish_due(networks, provider_uuids)
