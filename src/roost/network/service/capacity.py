@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, Host, ProviderSource
+from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, ProviderSource
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import capacity, segments
 from roost.network.rules.holdings import claim_of
@@ -240,20 +240,7 @@ async def set_hosts(
     reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
     async with networks.database.transaction() as tx:
         await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
-    applied: _Membership | None = None
-    for _ in range(ROUNDS_MAX):
-        async with networks.database.connection() as connection:
-            sources = await subnet_rows.list_sources(connection)
-            membership = _membership(await store.list_hosts(connection, names), sources)
-        if membership == applied:
-            return
-        # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
-        gone = applied.managed - membership.managed if applied else frozenset()
-        await networks.compute.delete_host_aggregates(sorted(gone))
-        await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
-        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
-        applied = membership
-    raise PublicationPending
+    await _place_hosts(networks, names)
 
 
 class _Membership(Struct, frozen=True):
@@ -263,12 +250,38 @@ class _Membership(Struct, frozen=True):
     managed: frozenset[str]
 
 
+async def _place_hosts(
+    networks: Networks, names: Sequence[str] | None = None, *, sources: Sequence[ProviderSource] | None = None
+) -> None:
+    """Put hosts into the host aggregates of their sources, and out of others, until neither has changed meanwhile.
+
+    names: None for all hosts. sources: None for all that there are; they are read each time.
+    Raises PublicationPending when hosts or sources keep changing.
+    """
+    applied: _Membership | None = None
+    for _ in range(ROUNDS_MAX):
+        async with networks.database.connection() as connection:
+            sources_now = await subnet_rows.list_sources(connection) if sources is None else sources
+            hosts = await store.list_hosts(connection, names)
+        managed = frozenset(segments.host_aggregate(source).uuid for source in sources_now)
+        membership = _Membership(segments.aggregates_by_host(hosts, sources_now), managed)
+        if membership == applied:
+            return
+        # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
+        gone = applied.managed - managed if applied else frozenset()
+        await networks.compute.delete_host_aggregates(sorted(gone))
+        await networks.compute.ensure_host_aggregates(_host_aggregates(sources_now))
+        await networks.compute.set_segment_aggregates(membership.by_host, managed=managed)
+        applied = membership
+    raise PublicationPending
+
+
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Set host aggregates and providers as they should be. Return the providers that stay because they are in use."""
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx, provider_uuids)
-    await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
-    await _place_hosts(networks, sources)
+    if sources:
+        await _place_hosts(networks, sources=sources)
     states = {source.provider_uuid: capacity.provider_state(source) for source in sources}
     crash_point("publish.before-inventory")
     await networks.placement.ensure_providers([state for state in states.values() if state is not None])
@@ -306,27 +319,6 @@ async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
     async with networks.database.connection() as connection:
         network_ids = await subnet_rows.list_plain_networks(connection)
     return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in network_ids.items()}
-
-
-async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:
-    """Put all hosts in the sources' host aggregates, again until no host changed meanwhile.
-
-    Raises PublicationPending when hosts keep changing.
-    """
-    applied: _Membership | None = None
-    for _ in range(ROUNDS_MAX):
-        async with networks.database.connection() as connection:
-            membership = _membership(await store.list_hosts(connection), sources)
-        if membership == applied or not membership.managed:
-            return
-        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
-        applied = membership
-    raise PublicationPending
-
-
-def _membership(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> _Membership:
-    managed = frozenset(segments.host_aggregate(source).uuid for source in sources)
-    return _Membership(segments.aggregates_by_host(hosts, sources), managed)
 
 
 def _host_aggregates(sources: Sequence[ProviderSource]) -> list[HostAggregateState]:
