@@ -18,33 +18,32 @@ from roost.platform.database import Connection
 PORTS_PAGE = 500
 
 
-async def spread(networks: Networks, subnet: Subnet) -> int:
-    """Assign an address of the subnet to every port with addresses of its provider; return how many ports got one.
+async def spread(networks: Networks, subnet: Subnet) -> None:
+    """Assign an address of the subnet to every port with addresses of its provider.
 
     The subnet is committed, so whoever assigns from now on sees it. Whoever assigns just now holds its port's lock, and
     is waited for. A port that a build holds is left to the reconciler, which comes back until none is left. Its server
     shows what the build bound. Source: Neutron, add_auto_addrs_on_network_ports.
     """
-    count, after, building = 0, "", False
+    after, building = "", False
     while True:
         async with networks.database.transaction() as tx:
             page = await port_rows.list_network_ports(tx, subnet.network_id, after=after, limit=PORTS_PAGE)
             if not page:
                 if not building:
                     await subnet_rows.finish_spreading(tx, subnet.id)
-                return count
+                return
             after = page[-1]
             wanting = [port for port in (await port_rows.lock_ports(tx, page)).values() if _has_none(port, subnet)]
             ports = [port for port in wanting if port.reserved_from is None]
             building = building or len(ports) < len(wanting)
             if not await address_rows.lock_subnets(tx, [subnet.id]):
-                return count  # it was deleted meanwhile
+                return  # it was deleted meanwhile
             automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
             addresses_given = await addresses.give_automatic(tx, automatic)
             got = {item.port_id for item in addresses_given}
             await port_rows.touch(tx, sorted(got))
             servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
-            count += len(addresses_given)
         await notices.tell_now(networks, servers)
 
 
