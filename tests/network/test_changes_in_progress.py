@@ -123,12 +123,14 @@ async def test_an_address_that_a_pool_takes_in_is_reserved_until_it_is_given_up(
 async def test_a_change_waits_for_a_publisher_that_is_at_work(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the publisher has read it writes after the change: more than the pools have then."""
     network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet = await only(cloud)
     changing: list[asyncio.Task[None]] = []
 
     async def change() -> None:
         changing.append(asyncio.create_task(cut(cloud, (10, 12)), context=contextvars.Context()))
         done, _ = await asyncio.wait(changing, timeout=0.3)
         assert not done
+        assert (await only(cloud)).pools == subnet.pools, "it is not committed either"
 
     before(cloud.networks.placement, "ensure_providers", change)
     async with cloud.networks.database.transaction() as tx:
@@ -284,6 +286,35 @@ async def test_who_wants_several_providers_told_does_not_meet_their_publisher_he
     after(publication_rows, "finish", wants)
     await capacity.publish_due(cloud.networks, ones)
     await asyncio.gather(*wanting)
+
+
+async def test_a_publisher_ends_in_the_order_in_which_others_want(cloud: Cloud) -> None:
+    """Both wait for the first of two rows, and neither has the second by then."""
+    ones = sorted([(await cloud.plain("10.0.0.0/24")).id for _ in range(2)])
+    tasks: list[asyncio.Task[None]] = []
+    is_held = asyncio.Event()
+
+    async def hold() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await tx.execute("SELECT FROM network.publication WHERE provider_uuid = $1 FOR UPDATE", ones[0])
+            is_held.set()
+            await until_blocked(cloud.networks.database, 2)
+
+    async def want() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await publication_rows.want(tx, ones)
+
+    async def begin() -> None:
+        tasks.append(asyncio.create_task(hold(), context=contextvars.Context()))
+        await is_held.wait()
+        tasks.append(asyncio.create_task(want(), context=contextvars.Context()))
+        await until_blocked(cloud.networks.database, 1)
+
+    async with cloud.networks.database.transaction() as tx:
+        await publication_rows.want(tx, ones)
+    before(publication_rows, "finish", begin)
+    await capacity.publish_due(cloud.networks, ones)
+    await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -1,10 +1,12 @@
 """One publisher at a time says what the ledger knows, and what was overtaken is said again."""
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.blocked import until_blocked
 from tests.network.cloud import Cloud
 from tests.network.test_all_or_none import cancel_everywhere
 from tests.next_call import before, instead
@@ -58,6 +60,29 @@ async def test_while_one_publishes_nobody_else_does(cloud: Cloud, provider: str)
 async def test_what_changes_while_it_is_published_is_published_again(cloud: Cloud, provider: str) -> None:
     while_telling(cloud, lambda: want(cloud, provider))
     await publish_due(cloud.networks, [provider])
+    assert await is_due(cloud, provider)
+    await publish_due(cloud.networks, [provider])
+    assert not await is_due(cloud, provider)
+
+
+async def test_what_changes_as_a_publication_ends_is_published_again(cloud: Cloud, provider: str) -> None:
+    """Its end waits for whoever holds the row, and reads what that one has written."""
+    has_written = asyncio.Event()
+    changes: list[asyncio.Task[None]] = []
+
+    async def change() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await publications.want(tx, [provider])
+            has_written.set()
+            await until_blocked(cloud.networks.database, 1)
+
+    async def begin() -> None:
+        changes.append(asyncio.create_task(change(), context=contextvars.Context()))
+        await has_written.wait()
+
+    while_telling(cloud, begin)
+    await publish_due(cloud.networks, [provider])
+    await asyncio.gather(*changes)
     assert await is_due(cloud, provider)
     await publish_due(cloud.networks, [provider])
     assert not await is_due(cloud, provider)

@@ -312,6 +312,11 @@ class Database:
                         self._lookups.terminate()
 
 
+def count_changed(status: str) -> int:
+    """Return how many rows a statement changed, by its status."""
+    return int(status.rpartition(" ")[2])
+
+
 def _address_of(dsn: str) -> str:
     """Return " at HOST:PORT", "" where the address does not say it. Raises BadRequest, without the password."""
     try:

@@ -9,13 +9,14 @@ one transaction is one row, which names every server and request: a batch of ref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
 from msgspec.structs import asdict, replace
 
-from roost.platform.database import Connection, Database
+from roost.platform.database import Connection, Database, count_changed
 from roost.platform.drift import Drift
 from roost.platform.events import (
     MOVE,
@@ -28,6 +29,7 @@ from roost.platform.events import (
     Subject,
     repair_events,
 )
+from roost.platform.purging import purge
 
 PURGE_BATCH = 1000
 """Events that one transaction deletes."""
@@ -148,14 +150,11 @@ class EventTable:
         """Delete what is older than that, and the oldest above that many rows, in batches; return how many went."""
         purged = 0
         for statement, bound in ((PURGE_OLD, timedelta(days=keep_days)), (PURGE_SURPLUS, keep_rows)):
-            while True:
-                async with database.transaction() as tx:
-                    status = await tx.execute(self._sql(statement), bound, PURGE_BATCH)
-                gone = int(str(status).rpartition(" ")[2])
-                purged += gone
-                if gone < PURGE_BATCH:
-                    break
+            purged += await purge(database, partial(self._purge, statement, bound), batch=PURGE_BATCH)
         return purged
+
+    async def _purge(self, statement: str, bound: timedelta | float, tx: Connection, limit: int) -> int:
+        return count_changed(await tx.execute(self._sql(statement), bound, limit))
 
 
 def _having(**fields: str | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from roost.platform.database import Connection
+from roost.platform.database import Connection, count_changed
 
 REASON_CHARACTERS_MAX = 500
 
@@ -153,7 +153,7 @@ class Outbox:
 
     async def drop_surplus(self, tx: Connection, destination: str, *, rows_max: int) -> int:
         """Delete the oldest rows above rows_max; return how many."""
-        return _count(await tx.execute(self._sql(DROP_SURPLUS), destination, rows_max))
+        return count_changed(await tx.execute(self._sql(DROP_SURPLUS), destination, rows_max))
 
     async def lease(self, tx: Connection, destination: str, *, owner: str, lease_s: float) -> bool:
         """Take or renew the lease on a destination; False while another has it, or nothing is to be tried yet."""
@@ -196,17 +196,13 @@ class Outbox:
     ) -> int:
         """Record that the destination is not there; it is tried later, later each time. Return how many were parked."""
         await tx.execute(self._sql(NOTE_SILENCE), destination, reason, wait_max_s, REASON_CHARACTERS_MAX)
-        return _count(await tx.execute(self._sql(PARK_OLD), destination, park_after_s, reason, REASON_CHARACTERS_MAX))
+        status = await tx.execute(self._sql(PARK_OLD), destination, park_after_s, reason, REASON_CHARACTERS_MAX)
+        return count_changed(status)
 
     async def unpark(self, tx: Connection) -> int:
         """Make what was parked due again; return how many."""
-        return _count(await tx.execute(self._sql(UNPARK)))
+        return count_changed(await tx.execute(self._sql(UNPARK)))
 
     async def list_destinations(self, tx: Connection) -> list[DestinationState]:
         """Return how each destination does for which something was ever written."""
         return [DestinationState(**row) for row in await tx.fetch(self._sql(LIST_DESTINATIONS))]
-
-
-def _count(status: Any) -> int:
-    """Return how many rows a statement changed, by its status."""
-    return int(str(status).rpartition(" ")[2])

@@ -1,12 +1,19 @@
 """Work that is done again and again beside answering requests: publishing, reconciling."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from itertools import islice
+from typing import Any, TypeVar
 
 import structlog
 
 from roost.platform.errors import DatabaseUnavailable, RoostError
 from roost.platform.logs import EachMinute
+
+KEYS_LOGGED_MAX = 20
+
+Context = TypeVar("Context")
+Keys = TypeVar("Keys", bound=Collection[str] | None)
 
 log = structlog.get_logger()
 
@@ -40,3 +47,24 @@ async def repeat(
         if task.cancelling():
             raise asyncio.CancelledError  # which a failure of what was being cancelled has taken the place of
         await (asyncio.sleep(interval_s) if pause is None else pause())
+
+
+def at_once(
+    work: Callable[[Context, Keys], Awaitable[object]], name: str
+) -> Callable[[Context, Keys], Coroutine[Any, Any, None]]:
+    """Return a function that does the work for keys of which it was just committed that it is due, if there are any.
+
+    A failure is logged, with the name and some of the keys: the next round does the work.
+    """
+
+    async def attempt(context: Context, keys: Keys) -> None:
+        names: Collection[str] | None = keys
+        if not names:
+            return
+        try:
+            await work(context, keys)
+        except (RoostError, TimeoutError) as error:
+            some = list(islice(names, KEYS_LOGGED_MAX))
+            log.warning(f"{name} failed; the next round retries", of=some, count=len(names), reason=str(error))
+
+    return attempt

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-import structlog
 from msgspec.structs import replace
 
 from roost.compute.model.agents import DeclaredHosts
@@ -25,7 +24,7 @@ from roost.compute.service.agents import admit_call
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.events import NOTHING_RECORDED, Recorded, record
 from roost.compute.service.guest_orders import list_orders
-from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.hosts import publish_hosts_now
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.nics import ask_for_nics, give_up_ports_now
 from roost.compute.service.notifications import announce, watch_states
@@ -59,8 +58,6 @@ POLLS_TOGETHER_MAX = 1000
 
 FOUND, FOUND_EVENT = "find_guest", "compute_find_guest"
 """Roost's own action: a guest that was taken for lost was seen."""
-
-log = structlog.get_logger()
 
 
 class Polls:
@@ -141,11 +138,8 @@ class Polls:
         return renewed
 
     async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
-        """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""
-        try:
-            await publish_hosts(self._compute, sorted({name for returned in polls for name in returned}))
-        except (RoostError, TimeoutError) as error:
-            log.warning("publishing hosts that are back failed; the next round retries", reason=str(error))
+        """Publish hosts that are back, a rack of single agents in one set."""
+        await publish_hosts_now(self._compute, sorted({name for returned in polls for name in returned}))
         return [None] * len(polls)
 
     async def _list_declared(self, covered: HostPatterns) -> list[str]:

@@ -1,10 +1,13 @@
 """What is kept of deleted servers, for how long, and how much of it."""
 
+from functools import partial
+
 import structlog
 
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.events import EVENTS
 from roost.compute.store import history as store
+from roost.platform.purging import purge
 
 BATCH_MAX = 1000
 """Servers, or actions, that one transaction deletes."""
@@ -20,35 +23,17 @@ async def purge_history(compute: Compute) -> int:
     What is kept of deleted servers goes first; then the oldest actions of others, if that is not enough. Of events as
     many rows are kept besides: a flood of refusals takes no server's history away.
     """
-    settings = compute.settings
-    purged = await _purge_older(compute, settings.keep_history_days, most=None)
-    async with compute.database.connection() as connection:
+    settings, database = compute.settings, compute.database
+    purge_old = partial(store.purge_servers, older_than_days=settings.keep_history_days)
+    purged = await purge(database, purge_old, batch=BATCH_MAX)
+    async with database.connection() as connection:
         excess = await store.count_rows(connection) - settings.keep_history_rows
     if excess > 0:
-        freed = await _purge_older(compute, 0, most=excess)
-        while freed < excess:
-            async with compute.database.transaction() as tx:
-                gone = await store.purge_actions(tx, limit=min(excess - freed, BATCH_MAX))
-            if not gone:
-                break
-            freed += gone
+        purge_oldest = partial(store.purge_servers, older_than_days=0)
+        freed = await purge(database, purge_oldest, batch=BATCH_MAX, most=excess)
+        freed += await purge(database, store.purge_actions, batch=BATCH_MAX, most=excess - freed)
         purged += freed
-    purged += await EVENTS.purge(
-        compute.database, keep_days=settings.keep_history_days, keep_rows=settings.keep_history_rows
-    )
+    purged += await EVENTS.purge(database, keep_days=settings.keep_history_days, keep_rows=settings.keep_history_rows)
     if purged:
         log.info("history was purged", rows=purged)
-    return purged
-
-
-async def _purge_older(compute: Compute, days: float, *, most: int | None) -> int:
-    """Delete deleted servers older than that, the oldest first, until `most` rows or more have gone."""
-    purged = 0
-    while most is None or purged < most:
-        limit = BATCH_MAX if most is None else min(BATCH_MAX, most - purged)
-        async with compute.database.transaction() as tx:
-            gone = await store.purge_servers(tx, older_than_days=days, limit=limit)
-        if not gone:
-            break
-        purged += gone
     return purged

@@ -30,6 +30,7 @@ from roost.compute.store import leases as leases_store
 from roost.compute.store import waiting_hosts as waiting_store
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
+from roost.platform.repeat import at_once
 from roost.seams.agent import AgentIdentity, HostReport
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
@@ -152,6 +153,9 @@ async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) ->
         if not names_behind:
             break
     return seen
+
+
+publish_hosts_now = at_once(publish_hosts, "publishing hosts")
 
 
 async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:

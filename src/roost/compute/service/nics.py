@@ -6,8 +6,6 @@ Then every host that has a guest of them is asked for its NICs.
 
 from collections.abc import Collection, Sequence
 
-import structlog
-
 from roost.compute.errors import PortsChanging
 from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.rules.drift import network_information, own_ports
@@ -15,13 +13,11 @@ from roost.compute.rules.nics import end_builds
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import nics as store
-from roost.platform.errors import RoostError
+from roost.platform.repeat import at_once
 from roost.platform.retries import retried
 from roost.seams.compute import PortsChange
 
 ROUNDS_MAX = 8
-
-log = structlog.get_logger()
 
 
 async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> None:
@@ -58,14 +54,12 @@ async def ask_for_nics(compute: Compute, server_ids: Collection[str]) -> None:
         compute.wake(GUEST_CHANNEL)
 
 
-async def give_up_ports_now(compute: Compute, server_ids: Collection[str]) -> None:
-    """Have the network service give away what guests have no longer; if it cannot be had, it finds out later."""
-    if not server_ids:
-        return
-    try:
-        await compute.network.give_up_ports(sorted(server_ids))
-    except (RoostError, TimeoutError) as error:
-        log.warning("addresses of unplugged NICs are not given back; the next round retries", reason=str(error))
+async def _give_up_ports(compute: Compute, server_ids: Collection[str]) -> None:
+    """Have the network service give away what guests have no longer."""
+    await compute.network.give_up_ports(sorted(server_ids))
+
+
+give_up_ports_now = at_once(_give_up_ports, "giving back addresses of unplugged NICs")
 
 
 @retried(PortsChanging, most=ROUNDS_MAX)

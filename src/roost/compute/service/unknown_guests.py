@@ -14,7 +14,7 @@ from roost.compute.rules import unknown_guests as rules
 from roost.compute.rules.unknown_guests import Chosen
 from roost.compute.service.context import Compute
 from roost.compute.store import unknown_guests as store
-from roost.platform.errors import RoostError
+from roost.platform.repeat import at_once
 from roost.seams.agent import GuestKey
 from roost.seams.unknown_guests import HeldAddresses
 
@@ -33,16 +33,9 @@ async def hold_addresses(compute: Compute, hosts: Collection[str]) -> list[HeldA
     return await compute.network.hold_addresses(guests_by_host, as_of=as_of)
 
 
-async def hold_addresses_now(compute: Compute, hosts: Collection[str]) -> None:
-    """Right after a list that changed them; if the network service cannot be had, the next round tells it."""
-    if not hosts:
-        return
-    try:
-        answers = await hold_addresses(compute, hosts)
-    except (RoostError, TimeoutError) as error:
-        log.warning("holding addresses of unknown guests failed; the next round retries", reason=str(error))
-        return
-    for answer in answers:
+async def _hold_and_warn(compute: Compute, hosts: Collection[str]) -> None:
+    """Hold the addresses of the hosts' unknown guests, which a list has changed; log those that are used twice."""
+    for answer in await hold_addresses(compute, hosts):
         for holder in answer.used:
             log.warning(
                 "address used twice: an unknown guest has it, and another port",
@@ -51,6 +44,9 @@ async def hold_addresses_now(compute: Compute, hosts: Collection[str]) -> None:
                 host=answer.host,
                 other=holder.words,
             )
+
+
+hold_addresses_now = at_once(_hold_and_warn, "holding addresses of unknown guests")
 
 
 async def hold_round(compute: Compute) -> None:

@@ -64,13 +64,13 @@ WITH gone AS (DELETE FROM compute.action WHERE id IN (
     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING 1) SELECT count(*) FROM gone"""
 
 
-async def purge_servers(tx: Connection, *, older_than_days: float, limit: int) -> int:
+async def purge_servers(tx: Connection, limit: int, *, older_than_days: float) -> int:
     """Delete the oldest deleted servers with all that was kept of them; return how many rows went."""
     age = timedelta(days=older_than_days)
     await tx.execute(PURGE_ORPHANS, age, limit)
     return int(await tx.fetchval(PURGE_SERVERS, age, limit))
 
 
-async def purge_actions(tx: Connection, *, limit: int) -> int:
+async def purge_actions(tx: Connection, limit: int) -> int:
     """Delete the oldest actions that are over, of whatever server; return how many went."""
     return int(await tx.fetchval(PURGE_ACTIONS, limit))

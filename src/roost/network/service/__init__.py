@@ -1,14 +1,12 @@
 """The operations of the network service: each function is one operation, on the `Networks` that it is given."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import structlog
 from msgspec.structs import asdict
 
 from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
@@ -25,17 +23,6 @@ New = TypeVar("New", Network, Segment, Subnet)
 P = ParamSpec("P")
 R = TypeVar("R")
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
-
-log = structlog.get_logger()
-
-
-@contextmanager
-def left_to_reconciler(work: str, **facts: object) -> Iterator[None]:
-    """Log it when the block fails: a transaction has written that the work is to be done. facts: for the log."""
-    try:
-        yield
-    except (RoostError, TimeoutError) as error:
-        log.warning(f"{work} failed; the reconciler retries", reason=str(error), **facts)
 
 
 @dataclass

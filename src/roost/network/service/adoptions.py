@@ -71,7 +71,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
                 await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
             await intents.close(tx)
     crash_point("adopt.after-ports")
-    await unknown_guests.publish_now(networks, [source.provider_uuid for source in sources])
+    await capacity.publish_now(networks, [source.provider_uuid for source in sources])
     return None
 
 

@@ -24,6 +24,7 @@ from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.repeat import at_once
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState, Refused, Rule
 
@@ -73,6 +74,9 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
         raise
 
 
+publish_now = at_once(publish_due, "publishing addresses")
+
+
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
     async with networks.database.transaction() as tx:
         lease_s = networks.settings.publish_lease_s
@@ -82,12 +86,10 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
         return set()
     async with asyncio.timeout_at(begun + LEASE_SHARE * lease_s):
         stayed = await _tell(networks, list(leased))
-    published = {uuid: state for uuid, state in leased.items() if uuid not in stayed}
+    published = [uuid for uuid in leased if uuid not in stayed]
     async with networks.database.transaction() as tx:
-        await publications.lock(tx, list(leased))
-        await publications.finish(tx, published, owner=owner)
-        await publications.give_up(tx, owner=owner)
-        sources = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(published))}
+        await publications.finish(tx, leased | dict.fromkeys(stayed, 0), owner=owner)
+        sources = {source.provider_uuid for source in await subnet_rows.list_sources(tx, published)}
         await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
     return stayed
 
@@ -145,8 +147,7 @@ async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
     Raises CapacityInUse when it does not, and _PublishedMeanwhile when a publisher holds a lease on one of them.
     """
     uuids = sorted(taken.provider_uuids)
-    await publications.want(tx, uuids)  # locks their rows, so that nobody begins to publish them
-    if await publications.is_leased(tx, uuids):
+    if await publications.want(tx, uuids):  # it locks their rows: nobody begins to publish them
         raise _PublishedMeanwhile
     sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
     states = [_state(uuid, sources.get(uuid), taken.coming.get(uuid, {})) for uuid in uuids]

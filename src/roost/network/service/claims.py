@@ -16,12 +16,13 @@ from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.holdings import port_claim
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, exhaustions, left_to_reconciler, releases
+from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, ports
 from roost.network.store import claims as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.repeat import at_once
 from roost.seams.network import Port as BuildPort
 from roost.seams.placement import (
     Allocations,
@@ -117,19 +118,19 @@ class Intents:
             await abandon(self._networks, self.tickets)
 
 
-async def abandon(networks: Networks, tickets: Mapping[str, int]) -> None:
+async def _abandon(networks: Networks, tickets: Mapping[str, int]) -> None:
     """Drop the ports' intents and give back what was claimed under them, unless somebody else claims for a port now.
 
-    tickets: by port id, of intents that may be gone. A failure is logged: the reconciler does it then.
+    tickets: by port id, of intents that may be gone.
     """
-    if not tickets:
-        return
-    with left_to_reconciler("releasing ports' claims", ports=list(tickets)):
-        async with networks.database.transaction() as tx:
-            await ports.lock_ports(tx, sorted(tickets))
-            await store.delete_intents(tx, tickets)
-            hanging = await store.release_hanging(tx, list(tickets))
-        await releases.work_off_now(networks, hanging)
+    async with networks.database.transaction() as tx:
+        await ports.lock_ports(tx, sorted(tickets))
+        await store.delete_intents(tx, tickets)
+        hanging = await store.release_hanging(tx, list(tickets))
+    await releases.work_off_now(networks, hanging)
+
+
+abandon = at_once(_abandon, "releasing ports' claims")
 
 
 async def expire_intents(networks: Networks) -> int:

@@ -10,8 +10,8 @@ from roost.network.errors import PortChanged, PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.rules.leaving import find_plugged, list_leaving
 from roost.network.rules.macs import new_mac
-from roost.network.service import Networks, addresses
-from roost.network.service.unknown_guests import MAC_ROUNDS_MAX, publish_now
+from roost.network.service import Networks, addresses, capacity
+from roost.network.service.unknown_guests import MAC_ROUNDS_MAX
 from roost.network.store import addresses as address_rows
 from roost.network.store import leaving as store
 from roost.network.store import ports as port_rows
@@ -66,5 +66,5 @@ async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -
             await resources.delete(tx, "port", list(locked))
             await guest_rows.set_listed(tx, locked, [], [])
             await addresses.take_back(tx, given_up)
-        await publish_now(networks, sorted({item.provider_uuid for item in given_up}))
+        await capacity.publish_now(networks, sorted({item.provider_uuid for item in given_up}))
     return len(going)

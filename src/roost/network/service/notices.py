@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from roost.network.model.ports import Port
 from roost.network.rules.port_bindings import is_server_id
-from roost.network.service import Networks, leaving, left_to_reconciler
+from roost.network.service import Networks, leaving
 from roost.network.store import notices as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.repeat import at_once
 
 NOTICES_MAX = 500
 
@@ -49,12 +50,7 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
     return len(notices)
 
 
-async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
-    """Tell right after the commit that wrote the notices. What fails now, the reconciler tells later."""
-    if not server_ids:
-        return
-    with left_to_reconciler("telling compute of changed ports", servers=list(server_ids)):
-        await tell(networks, server_ids)
+tell_now = at_once(tell, "telling compute of changed ports")
 
 
 def servers_of(ports: Iterable[Port]) -> list[str]:

@@ -14,9 +14,10 @@ import structlog
 from roost.network.errors import PortChanged
 from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
-from roost.network.service import Networks, capacity, left_to_reconciler
+from roost.network.service import Networks, capacity
 from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point
+from roost.platform.repeat import at_once
 from roost.platform.retries import retried
 from roost.seams.placement import (
     Allocations,
@@ -76,6 +77,9 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
         if not providers_due:
             return released
         stayed |= await capacity.publish(networks, providers_due)
+
+
+work_off_now = at_once(work_off, "releasing claims")
 
 
 async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: Set[str]) -> tuple[int, list[str]]:
@@ -142,11 +146,3 @@ async def work_off_all(networks: Networks) -> int:
     while count := await work_off(networks):
         released += count
     return released
-
-
-async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
-    """Release the claims whose rows were committed just now. Log a failure: the reconciler does it later."""
-    if not port_ids:
-        return
-    with left_to_reconciler("releasing claims", ports=len(port_ids)):
-        await work_off(networks, port_ids)

@@ -14,7 +14,7 @@ from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.macs import new_mac
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity, left_to_reconciler, reading
+from roost.network.service import Networks, addresses, capacity, reading
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports, resources, subnets
@@ -51,7 +51,7 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
             answers += answers_of_host
             changed |= providers
             crash_point("held.after-hold")
-    await publish_now(networks, sorted(changed))
+    await capacity.publish_now(networks, sorted(changed))
     return answers
 
 
@@ -165,11 +165,3 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
     ]
     handed_out = await addresses.hand_out(networks, tx, demands)
     assert None not in handed_out, "an address of a pool that no port has is free"
-
-
-async def publish_now(networks: Networks, provider_uuids: Sequence[str]) -> None:
-    """Publish the providers. Log a failure: the reconciler does it later."""
-    if not provider_uuids:
-        return
-    with left_to_reconciler("publishing held addresses", providers=len(provider_uuids)):
-        await capacity.publish_due(networks, provider_uuids)

@@ -9,12 +9,16 @@ WANT = """
 INSERT INTO network.publication AS p (provider_uuid)
 SELECT DISTINCT id FROM unnest($1::uuid[]) AS w (id) ORDER BY id
 ON CONFLICT (provider_uuid) DO UPDATE SET wanted = p.wanted + 1
+RETURNING lease_until >= clock_timestamp() AS is_leased
 """
 
 
-async def want(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Record that these must be published: this transaction makes the ledger's state of them wrong."""
-    await tx.execute(WANT, provider_uuids)
+async def want(tx: Connection, provider_uuids: Sequence[str]) -> bool:
+    """Record that these must be published: this transaction makes the ledger's state of them wrong.
+
+    Locks their rows. Return whether one of them is leased.
+    """
+    return any(row["is_leased"] for row in await tx.fetch(WANT, provider_uuids))
 
 
 LEASE = """
@@ -43,51 +47,29 @@ async def lease(
     return {row["provider_uuid"]: row["wanted"] for row in rows}
 
 
-IS_LEASED = """
--- network.is_publication_leased
-SELECT EXISTS (
-    SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) AND lease_until >= clock_timestamp()
-)
-"""
-
-
-async def is_leased(tx: Connection, provider_uuids: Sequence[str]) -> bool:
-    """Return whether one of these is leased. Their rows are locked."""
-    return bool(await tx.fetchval(IS_LEASED, provider_uuids))
-
-
-LOCK = """
--- network.lock_publications
-SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) ORDER BY provider_uuid FOR UPDATE
-"""
-
-
-async def lock(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Lock these by id, before several statements that each change some of them."""
-    await tx.execute(LOCK, provider_uuids)
-
-
+# A publisher that lost its lease may have written over what a later one said: it has to be said again.
 FINISH = """
 -- network.finish_publications
-WITH done AS (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS d (provider_uuid, wanted))
 UPDATE network.publication p
-SET published = done.wanted, lease_owner = NULL, lease_until = NULL
-FROM done WHERE p.provider_uuid = done.provider_uuid AND p.lease_owner = $3
-RETURNING p.provider_uuid
+SET published = CASE WHEN p.lease_owner = $3 THEN done.state ELSE p.published END,
+    wanted = CASE WHEN p.lease_owner = $3 THEN p.wanted ELSE p.wanted + 1 END,
+    lease_owner = nullif(p.lease_owner, $3),
+    lease_until = CASE WHEN p.lease_owner = $3 THEN NULL ELSE p.lease_until END
+FROM (
+    SELECT provider_uuid, state FROM network.publication AS locked
+    JOIN unnest($1::uuid[], $2::bigint[]) AS d (provider_uuid, state) USING (provider_uuid)
+    ORDER BY provider_uuid FOR UPDATE OF locked
+) done
+WHERE p.provider_uuid = done.provider_uuid
 """
 
-# A publisher that lost its lease may have written over what a later one said: it has to be said again.
-REPEAT = """
--- network.repeat_publications
-UPDATE network.publication SET wanted = wanted + 1 WHERE provider_uuid = ANY($1::uuid[])
-"""
 
+async def finish(tx: Connection, states: Mapping[str, int], *, owner: str) -> None:
+    """Record which state of each is published, 0 for none, and end the leases.
 
-async def finish(tx: Connection, wanted: Mapping[str, int], *, owner: str) -> None:
-    """Record the published state of each, and end the leases. One whose lease was lost is published again."""
-    rows = await tx.fetch(FINISH, list(wanted), list(wanted.values()), owner)
-    lost = set(wanted) - {row["provider_uuid"] for row in rows}
-    await tx.execute(REPEAT, list(lost))
+    One whose lease was lost is published again (R10).
+    """
+    await tx.execute(FINISH, list(states), list(states.values()), owner)
 
 
 GIVE_UP = """

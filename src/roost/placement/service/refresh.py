@@ -5,6 +5,7 @@ import gc
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -14,13 +15,14 @@ from roost.placement.store import index as index_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseAway, DatabaseUnavailable
+from roost.platform.purging import purge
 from roost.platform.time_spent import phase
 
 log = structlog.get_logger()
 
 CHANGES_KEPT = timedelta(minutes=10)
 PRUNE_BATCH = 10_000
-PRUNE_BATCHES_MAX = 1000
+PRUNE_MAX = 10_000_000
 SILENCE_S = 2.0
 """A database that has not answered for so long is away. No request waits longer for it where the index may answer."""
 KEEP_S = 5.0
@@ -184,9 +186,6 @@ async def prune_changes(database: Database) -> None:
     """
     async with database.transaction() as tx:
         horizon = await index_store.move_horizon(tx, kept=CHANGES_KEPT)
-    if horizon is None:
-        return
-    for _ in range(PRUNE_BATCHES_MAX):
-        async with database.transaction() as tx:
-            if await index_store.delete_changes(tx, horizon=horizon, limit=PRUNE_BATCH) < PRUNE_BATCH:
-                return
+    if horizon is not None:
+        delete = partial(index_store.delete_changes, horizon=horizon)
+        await purge(database, delete, batch=PRUNE_BATCH, most=PRUNE_MAX)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from roost.placement.model import Usage
-from roost.platform.database import Connection
+from roost.platform.database import Connection, count_changed
 from roost.platform.errors import DatabaseAway
 
 
@@ -129,7 +129,6 @@ async def move_horizon(tx: Connection, *, kept: timedelta) -> int | None:
     return horizon
 
 
-async def delete_changes(tx: Connection, *, horizon: int, limit: int) -> int:
+async def delete_changes(tx: Connection, limit: int, *, horizon: int) -> int:
     """Delete up to `limit` changes of transactions below the horizon, once that is committed; returns how many."""
-    status: str = await tx.execute(DELETE_CHANGES, horizon, limit)
-    return int(status.rpartition(" ")[2])
+    return count_changed(await tx.execute(DELETE_CHANGES, horizon, limit))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from roost.platform.database import Connection
+from roost.platform.database import Connection, count_changed
 from roost.seeing.model import Drain, DrainKind, DrainProgress, DrainRequest
 
 LOCK_KEY = 0x524F5354
@@ -145,7 +145,7 @@ DELETE FROM seeing.drain WHERE ended_at <= now() - $1::interval"""
 
 async def purge_drains(tx: Connection, *, older_than: timedelta) -> int:
     """Delete drains that have been over for that long; return how many."""
-    return int((await tx.execute(PURGE, older_than)).rpartition(" ")[2])
+    return count_changed(await tx.execute(PURGE, older_than))
 
 
 _progress = msgspec.json.Decoder(DrainProgress)
