@@ -5,7 +5,7 @@ A column that is an array becomes a tuple.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -14,9 +14,15 @@ T = TypeVar("T")
 
 def read_row(kind: type[T], row: Mapping[str, Any], /, *encoded: str, **others: Any) -> T:
     """Return the row as a struct. encoded: its columns of JSON. others: fields that are not as their columns."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    fields |= {name: _decoder(cast(Any, kind), name).decode(row[name]) for name in encoded if row[name] is not None}
-    return kind(**fields | others)
+    fields = dict(row)
+    for name in _arrays(cast(Any, kind)):
+        if isinstance(fields.get(name), list):
+            fields[name] = tuple(fields[name])
+    for name in encoded:
+        if fields[name] is not None:
+            fields[name] = _decoder(cast(Any, kind), name).decode(fields[name])
+    fields.update(others)
+    return kind(**fields)
 
 
 def encode(value: object) -> str:
@@ -32,6 +38,13 @@ def encode_or_null(value: object | None) -> str | None:
 def columns_of(rows: Iterable[Sequence[Any]], count: int = 0) -> list[list[Any]]:
     """Return the columns of some rows, as unnest takes them. count: how many there are, where there may be no row."""
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
+
+
+@cache
+def _arrays(kind: type) -> list[str]:
+    """Return the fields that are tuples, or may be; looked at instead of every value of every row."""
+    types = {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(kind)}
+    return [name for name, parts in types.items() if any(get_origin(part) is tuple for part in parts)]
 
 
 @cache
