@@ -354,7 +354,7 @@ async def test_a_busy_cloud_audits_clean(books: Books) -> None:
 
     async def operators() -> None:
         cabled = 0
-        (subnet,) = await subnets.list_subnets(world.networks, network_ids=[network])
+        (subnet,) = (item for item in await subnets.list_subnets(world.networks) if item.network_id == network)
         while not stopping.is_set():
             cabled += 1
             await world.hosts(f"h{cabled % 3}", reach=["rack1", f"rack{cabled % 2}"])

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from roost.network.errors import PortChanged
 from roost.network.model.ports import PortChanges
-from roost.network.rules import port_bindings
 from roost.network.service import Networks
 from roost.network.service import ports as port_service
 from roost.network.service.old_agents import AgentPort, take_port
@@ -26,7 +25,7 @@ class LocalAgentNetwork:
     async def take_port(self, wanted: PortWanted) -> PortTaken:
         """See AgentNetwork.take_port."""
         nic = Nic(tag=wanted.tag, network_id=wanted.network_id, fixed_ip=wanted.fixed_ip)
-        if wanted.port_id not in (None, port_bindings.port_id(wanted.server_id, nic)):
+        if wanted.port_id not in (None, nic.port_id_of(wanted.server_id)):
             nic = Nic(tag=wanted.tag, port_id=wanted.port_id)
         port_wanted = AgentPort(
             server_id=wanted.server_id,

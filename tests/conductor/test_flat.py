@@ -23,7 +23,6 @@ from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network.errors import PortNotFound, TagResourceNotFound
 from roost.network.model.networks import Network
 from roost.network.model.ports import PortChanges, PortFilter
-from roost.network.rules import port_bindings
 from roost.network.service import ports, tags
 from roost.network.service import subnets as subnet_service
 from roost.platform.database import Database
@@ -109,7 +108,7 @@ async def test_the_address_is_claimed_by_the_server_itself_and_shown_under_the_n
         ("net", None, tuple((await addresses(world))[server]))
     ]
     (port_id,) = await hidden(world)
-    assert port_id == port_bindings.port_id(server, Nic(tag="0", network_id=network.id))
+    assert port_id == Nic(tag="0", network_id=network.id).port_id_of(server)
     assert await ports.list_ports(world.networks, PortFilter(device_ids=(server,))) == []
     for call in (ports.get_port, ports.delete_port):
         with pytest.raises(PortNotFound):

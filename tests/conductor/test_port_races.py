@@ -18,7 +18,6 @@ from tests.sampling import sampled_from
 
 from roost.compute.service.servers import get_server
 from roost.network.model.ports import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.rules.port_bindings import port_id
 from roost.network.service import port_bindings, ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
@@ -157,7 +156,7 @@ async def boot(world: World, network_id: str, act: Act, *, made: bool) -> tuple[
     wanted = PortRequest(network_id=network_id, project_id=PROJECT, device_owner=owner)
     mine = (await ports.create_port(world.networks, wanted)).id
     (server,) = await world.boot(network_id, port_id=mine)
-    return server, port_id(server, Nic(tag="0", network_id=network_id)) if made else mine
+    return server, Nic(tag="0", network_id=network_id).port_id_of(server) if made else mine
 
 
 async def end(world: World, network_id: str) -> None:

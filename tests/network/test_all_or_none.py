@@ -171,13 +171,13 @@ async def test_of_a_request_whose_commit_was_not_heard_of_nothing_is_left(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = await cloud.plain("10.0.0.0/28")
-    real = ports.creation._write
+    real = ports._write
 
     async def unheard(*args: Any, **more: Any) -> Any:
         await real(*args, **more)
         raise DatabaseUnavailable
 
-    monkeypatch.setattr(ports.creation, "_write", unheard)
+    monkeypatch.setattr(ports, "_write", unheard)
     with pytest.raises(DatabaseUnavailable):
         await ports.create_ports(cloud.networks, [asked(network), asked(network)])
     await assert_nothing(cloud)

@@ -8,7 +8,6 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
 from tests.network.test_ipv6 import SLAAC
 
 from roost.network.model.ports import PortChanges, PortRequest
-from roost.network.rules import port_bindings
 from roost.network.service import networks as service
 from roost.network.service.ports import create_port, get_port, update_port
 from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
@@ -148,9 +147,7 @@ async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
     """Else they and who gives all of a network's ports an address wait for each other."""
     network, (rack1,) = await cloud.routed("10.1.0.0/24")
     nic = Nic(tag="0", network_id=network.id)
-    servers = sorted(
-        (cloud.server(nic) for _ in range(2)), key=lambda server: port_bindings.port_id(server.server_id, nic)
-    )
+    servers = sorted((cloud.server(nic) for _ in range(2)), key=lambda server: nic.port_id_of(server.server_id))
     (last,), (first,) = [await cloud.ensure(server) for server in reversed(servers)]
     assert first.id < last.id
     assert await cloud.claim([first.id, last.id], rack1.id)

@@ -8,6 +8,7 @@ from tests.network.parts import a_network, a_subnet
 
 from roost.network.model.networks import Network, Segment, SubnetKind
 from roost.network.rules.exhaustions import Room, named, sentence
+from roost.seams.addresses import Counts, show_exhausted, show_free
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
 SEGMENT = Segment(
@@ -63,3 +64,20 @@ def test_the_sentence_names_some_of_many_full_places_and_what_unknown_guests_hol
         text = sentence(places, a_network(), [room("net", (0, 5))], held=2)
         assert words in text
     assert text.endswith(" 2 of its addresses are held by unknown guests: see roost-manage guests list.")
+
+
+FOUR, BOTH = {IPV4_ADDRESS: (0, 5)}, {IPV4_ADDRESS: (0, 2), IPV6_ADDRESS: (7, 9)}
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "exhausted", "free"),
+    [
+        ([FOUR], "The addresses of network net ran out", "0 of 5 free"),
+        ([FOUR, BOTH], "The IPv4 addresses of network net ran out", "IPv4 0 of 7 free and IPv6 7 of 9 free"),
+        ([{IPV4_ADDRESS: (1, 5)}], None, "1 of 5 free"),
+        ([], None, "no addresses"),
+    ],
+)
+def test_what_is_free_in_several_places_together(everywhere: list[Counts], exhausted: str | None, free: str) -> None:
+    assert show_exhausted("net", everywhere) == exhausted
+    assert show_free(everywhere, everywhere) == free

@@ -11,7 +11,6 @@ from tests.next_call import after, instead
 
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.rules import port_bindings
 from roost.network.service import builds, ports, releases, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.platform.errors import TransactionVictim
@@ -118,7 +117,7 @@ async def test_a_server_whose_port_is_deleted_right_after_it_got_its_named_addre
     server, other = cloud.server(nic), cloud.server(Nic(tag="0", network_id=network.id))
 
     async def deleted() -> None:
-        await ports.delete_port(cloud.networks, port_bindings.port_id(server.server_id, nic))
+        await ports.delete_port(cloud.networks, nic.port_id_of(server.server_id))
 
     after(builds, "assign_address", deleted)
     refused, ensured = await cloud.client.ensure_ports([server, other])
@@ -292,7 +291,7 @@ async def test_a_port_that_is_deleted_while_its_named_address_is_claimed_gets_no
     server = cloud.server(nic)
 
     async def deleted() -> None:
-        await ports.delete_port(cloud.networks, port_bindings.port_id(server.server_id, nic))
+        await ports.delete_port(cloud.networks, nic.port_id_of(server.server_id))
 
     after(cloud.networks.placement, "claim", deleted)
     with pytest.raises(PortChanged):

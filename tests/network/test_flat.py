@@ -18,7 +18,7 @@ from roost.network.rules import addressing, flat, port_bindings
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.quotas import QuotaUsage
-from roost.network.service import audit_flat
+from roost.network.service import audit_ports
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
 from roost.network.service import quotas as quota_service
@@ -474,16 +474,16 @@ async def test_an_audit_finds_and_repairs_claims_of_running_servers_that_are_not
     servers = [await boot(cloud, network, "cell1", one) for _ in range(4)]
     right, large, elsewhere, building = servers
     cloud.compute.unfinished, cloud.compute.existing = {building}, {right, large, elsewhere}
-    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
+    assert await audit_ports.FLAT_CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
     assert await claim(cloud, large, {one: 2})
     assert await claim(cloud, elsewhere, {two: 1})
     assert await claim(cloud, building, {two: 1})
-    found = await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.NONE)
+    found = await audit_ports.FLAT_CLAIMS.run(cloud.networks, repairs=Repairs.NONE)
     assert {(drift.kind, drift.key, drift.repaired) for drift in found} == {
         (FLAT_CLAIM_WRONG, uuid, False) for uuid in (large, elsewhere)
     }
-    assert all(drift.repaired for drift in await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL))
-    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
+    assert all(drift.repaired for drift in await audit_ports.FLAT_CLAIMS.run(cloud.networks, repairs=Repairs.ALL))
+    assert await audit_ports.FLAT_CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
     assert (await cloud.used(one), await cloud.used(two)) == ((5, 3), (5, 1))
     await assert_sound(cloud)
 

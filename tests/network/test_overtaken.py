@@ -13,7 +13,7 @@ from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortChanges
 from roost.network.service import (
-    audit_flat,
+    audit_ports,
     claims,
     port_bindings,
     port_updates,
@@ -102,7 +102,7 @@ async def test_an_audit_takes_no_server_for_short_of_what_it_has_in_a_pool_that_
         cloud.compute.unfinished.clear()
 
     before(cloud.networks.placement, "list_consumers", booted)
-    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
+    assert await audit_ports.FLAT_CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
 
 
 async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked_for_again(

@@ -56,7 +56,7 @@ MADE_ID = NETWORK_NIC.port_id_of(SERVER)
         ([NETWORK_NIC], replace(USERS, id=MADE_ID), {}, f"Port {MADE_ID} exists and was not made for this server."),
         ([Nic(tag="0", network_id="gone")], None, {}, "Network gone could not be found."),
         ([Nic(tag="0", network_id="bare")], None, {}, "Network bare has no subnet: create one, or name a port."),
-        ([PORT_NIC], LENT, {"lost": {SERVER: "q"}}, LOST_PORT.format("q")),
+        ([PORT_NIC], LENT, {"refused": {SERVER: LOST_PORT.format("q")}}, LOST_PORT.format("q")),
     ],
 )  # fmt: skip
 def test_a_server_has_all_its_ports_or_a_reason(
@@ -71,7 +71,7 @@ def test_a_server_has_all_its_ports_or_a_reason(
     ids, new, reserved = (
         list(decided.port_ids),
         [item.id for item in decided.new],
-        [r.port_id for r in decided.reserved],
+        [r.id for r in decided.reserved],
     )
     assert (ids, new, reserved) == answer
 
@@ -80,7 +80,7 @@ def test_the_first_server_that_wants_a_port_gets_it() -> None:
     servers = [ServerNics(server_id=SERVER[:-1] + last, project_id=PROJECT, nics=(PORT_NIC,)) for last in "12"]
     first, second = port_bindings.decide_reservations(servers, {}, {"p": a_port(an_address(OLD))})
     assert isinstance(first, Reservation)
-    assert [item.origin for item in first.reserved] == [PortOrigin()]
+    assert [item.reserved_from for item in first.reserved] == [PortOrigin()]
     assert second == PortsRefused(servers[1].server_id, "Port p is still in use.")
 
 

@@ -1,5 +1,6 @@
 """Whether what a port's guest sends is held to its addresses, and which others it may use."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.network.test_api import Api
 from roost.network import errors
 from roost.network.model.ports import AddressPair
 from roost.network.rules import nics, port_security
-from roost.network.rules.macs import canonical_mac
+from roost.network.rules.macs import canonical_mac, new_mac
 from roost.seams import guests as seam
 from roost.seams.network import Nic
 
@@ -73,6 +74,12 @@ def test_a_pairs_mac_address_is_a_guests(mac: str) -> None:
 @pytest.mark.parametrize("text", ["FA:16:3E:00:00:01", "fa-16-3e-00-00-01", MAC])
 def test_a_mac_address_is_lower_case_with_colons(text: str) -> None:
     assert canonical_mac(text) == MAC
+
+
+def test_a_new_mac_address_is_as_openstacks_and_as_it_is_stored() -> None:
+    mac = new_mac(Random(0))
+    assert mac.startswith("fa:16:3e:")
+    assert canonical_mac(mac) == mac
 
 
 def test_a_pair_has_the_ports_mac_address_unless_it_names_one_and_is_there_once() -> None:

@@ -13,7 +13,7 @@ from tests.next_call import before, instead
 
 from roost.network.service import networks
 from roost.network.service.capacity import publish_due
-from roost.network.store import publications, subnets
+from roost.network.store import publications, resources, subnets
 from roost.platform.errors import DatabaseUnavailable
 
 
@@ -105,7 +105,7 @@ async def test_a_network_takes_along_what_its_last_subnet_left(cloud: Cloud, pro
     """Whoever deleted the subnet died before it said so: the network's delete does not leave that to the reconciler."""
     async with cloud.networks.database.transaction() as tx:
         (subnet,) = await subnets.list_subnets(tx)
-        await subnets.delete_subnets(tx, [subnet.id])
+        await resources.delete(tx, "subnet", [subnet.id])
         await publications.want(tx, [provider])
     await networks.delete_network(cloud.networks, provider)
     assert await cloud.networks.placement.get_providers([provider]) == {}

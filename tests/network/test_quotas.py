@@ -12,7 +12,7 @@ from tests.network.test_api import Api
 from roost.network.errors import NetworkNotFound, OverQuota
 from roost.network.model.ports import Port, PortRequest
 from roost.network.rules import quotas as rules
-from roost.network.service import creation, ports, quotas
+from roost.network.service import ports, quotas
 from roost.network.settings import NetworkSettings
 from roost.platform.quotas import QuotaUsage
 from roost.seams.network import EnsuredPorts, Nic, PortsRefused
@@ -94,7 +94,7 @@ async def test_who_cannot_be_served_anyway_takes_nobodys_room(cloud: Cloud) -> N
     network = await cloud.plain("10.0.0.0/24")
     await quotas.set_quotas(cloud.networks, PROJECT, {"port": 1})
     absent = "11111111-1111-4111-8111-111111111111"
-    first, second = await creation.create_each(cloud.networks, [wanted(absent), wanted(network.id)])
+    first, second = await ports.create_each(cloud.networks, [wanted(absent), wanted(network.id)])
     assert isinstance(first, NetworkNotFound)
     assert isinstance(second, Port)
 

@@ -10,7 +10,7 @@ from roost.network import errors
 from roost.network.model.networks import AddressRange, HostRoute, Network, Segment, Subnet, SubnetChanges
 from roost.network.model.ports import Address
 from roost.network.rules import addressing
-from roost.network.rules.holdings import claim_of
+from roost.network.rules.holdings import claim_of, port_claim
 from roost.network.rules.subnet_updates import SubnetContext, decide_update
 
 SUBNET = a_subnet(
@@ -162,3 +162,6 @@ def test_what_is_routed_to_may_be_on_no_segment_and_nothing_else() -> None:
 )
 def test_a_ports_claim_is_its_claimed_addresses(addresses: list[Address], claim: dict[str, dict[str, int]]) -> None:
     assert claim_of(addresses) == claim
+    made = port_claim("p", "project", claim, 3)
+    assert (made.consumer_uuid, made.project_id, made.allocations, made.generation) == ("p", "project", claim, 3)
+    assert made.consumer_type == "PORT"

@@ -12,7 +12,6 @@ from alembic.script import ScriptDirectory
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.network.model.ports import PortFilter
-from roost.network.rules.port_bindings import port_id
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.placement.service import claims as claims_service
@@ -180,7 +179,7 @@ async def _look(dsn: str) -> None:
     assert shown == []
     assert subnet.id == subnet.provider_uuid == CLOUD["pool"]
     ids = {
-        port_id(CLOUD[server], Nic(tag=tag)): (CLOUD[server], tag)
+        Nic(tag=tag).port_id_of(CLOUD[server]): (CLOUD[server], tag)
         for server, tag in (("a", "0"), ("a", "1"), ("b", "0"))
     }
     assert {port.id: (port.made_for, port.nic_tag) for port in found} == ids

@@ -6,7 +6,6 @@ from typing import TypeVar
 from roost.agent.old_agents import AgentPorts
 from roost.clients.network_api import REPEATED
 from roost.network.model.ports import PortChanges
-from roost.network.rules.port_bindings import port_id
 from roost.network.service import Networks, ports
 from roost.network.service import old_agents as port_service
 from roost.network.service.old_agents import AgentPort
@@ -31,7 +30,7 @@ class LocalAgentNetwork:
         if wanted.port_id is not None:
             there = await _answer(ports.get_port(self._networks, wanted.port_id))
             revision = there.revision if revision is None else revision
-            if port_id(wanted.server_id, nic) != there.id:
+            if nic.port_id_of(wanted.server_id) != there.id:
                 nic = Nic(tag=wanted.tag, port_id=there.id)
         asked = AgentPort(
             server_id=wanted.server_id, project_id=wanted.project_id, nic=nic, host=wanted.host, revision=revision

@@ -24,7 +24,7 @@ from roost.conductor.context import Conductor
 from roost.conductor.pipeline import run_once
 from roost.network.model.ports import Port, PortRequest
 from roost.network.service import Networks
-from roost.network.service.creation import create_each
+from roost.network.service.ports import create_each
 from roost.platform.database import Connection, Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
 

@@ -11,7 +11,6 @@ from roost.network.service import (
     capacity,
     leaving,
     moves,
-    nics,
     old_agents,
     unknown_guests,
     views,
@@ -25,7 +24,7 @@ class LocalNetwork(Local[Networks]):
     get_networks = method(views.get_networks)
     list_network_ids = method(views.list_network_ids)
     set_hosts = method(capacity.set_hosts)
-    get_nic_networks = method(nics.get_nic_networks)
+    get_nic_networks = method(views.get_nic_networks)
     give_up_ports = method(leaving.give_up)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)

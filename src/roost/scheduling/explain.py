@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from roost.compute.model.work import Cause
 from roost.scheduling.causes import find_cause
 from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, place_of, suffix_of
+from roost.seams.addresses import Counts, show_exhausted, show_free
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
-    ADDRESS_CLASSES,
     DISK_GB,
-    FAMILY_WORDS,
     MEMORY_MB,
     VCPU,
     Candidates,
@@ -372,15 +371,8 @@ def _addresses(request: Request, empty: Row | None, usages: Usages, held: Mappin
 
 
 def _addresses_head(request: Request, network: NetworkView, empty: Row | None, counts: Sequence["_Count"]) -> str:
-    families = _families(counts)
-    classes_out = [
-        name
-        for name in families
-        if not any(free_by_class[name][0] for _, free_by_class in counts if name in free_by_class)
-    ]
-    if classes_out:
-        which = "" if len(classes_out) == len(families) else f"{FAMILY_WORDS[classes_out[0]]} "
-        return f"The {which}addresses of network {network.name} ran out"
+    if exhausted := show_exhausted(network.name, [of_segment for _, of_segment in counts]):
+        return exhausted
     shared = _shared(request)
     match empty:
         case Row(requirement=Requirement.TOGETHER) if [network_shared.id for network_shared, _ in shared] == [
@@ -394,8 +386,8 @@ def _addresses_head(request: Request, network: NetworkView, empty: Row | None, c
     return f"Addresses of network {network.name}"
 
 
-_Count = tuple[str, Mapping[str, tuple[int, int]]]
-"""A segment's name, and of each of its classes (addresses free, of how many)."""
+_Count = tuple[str, Counts]
+"""A segment's name, and what it has."""
 
 
 def _counts(network: NetworkView, usages: Usages) -> list[_Count]:
@@ -410,21 +402,11 @@ def _counts(network: NetworkView, usages: Usages) -> list[_Count]:
     return counts
 
 
-def _families(counts: Sequence[_Count]) -> list[str]:
-    return [name for name in ADDRESS_CLASSES if any(name in free_by_class for _, free_by_class in counts)]
-
-
 def _by_segment(network: NetworkView, counts: Sequence[_Count]) -> str:
-    families = _families(counts)
+    everywhere = [of_segment for _, of_segment in counts]
 
     def sentence(some: Sequence[_Count]) -> str:
-        parts = []
-        for name in families:
-            pairs = [free_by_class[name] for _, free_by_class in some if name in free_by_class]
-            label = f"{FAMILY_WORDS[name]} " if len(families) > 1 else ""
-            if pairs:
-                parts.append(f"{label}{sum(p[0] for p in pairs)} of {sum(p[1] for p in pairs)} free")
-        return " and ".join(parts)
+        return show_free([of_segment for _, of_segment in some], everywhere)
 
     if not network.routed:
         return sentence(counts)

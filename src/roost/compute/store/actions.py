@@ -6,8 +6,8 @@ from typing import Any
 from roost.compute.model.server import ActionEnded, ActionFilter, Requester, ServerAction
 from roost.compute.model.work import ServerContext, Stage
 from roost.compute.store.recovery import LAST_EPOCH
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 LOCK_GUESTS = """-- compute.lock_guests_of_server
 SELECT FROM compute.guest WHERE server_id = $1 ORDER BY host FOR UPDATE"""

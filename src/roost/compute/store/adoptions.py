@@ -2,8 +2,8 @@
 
 from roost.compute.model.unknown_guests import AdoptedServer, NewAdoption
 from roost.compute.model.work import Failure
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 from roost.seams.compute import ServerPort
 
 FIND_SERVER = """
@@ -24,7 +24,7 @@ async def find_server(tx: Connection, server_id: str, host: str, *, adopting: st
     row = await tx.fetchrow(FIND_SERVER, server_id, host, adopting)
     if row is None:
         return None
-    return read_row(AdoptedServer, row, "spec", "ports", "order", hosts_running=tuple(row["hosts_running"]))
+    return read_row(AdoptedServer, row, "spec", "ports", "order")
 
 
 INSERT_SERVER = """

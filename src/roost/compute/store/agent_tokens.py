@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from roost.compute.model.cloud import AgentToken, LiveToken
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 INSERT = """-- compute.insert_agent_token
 INSERT INTO compute.agent_token (token_sha256, name, hosts) VALUES ($1, $2, $3)
@@ -46,7 +46,7 @@ FROM compute.agent_token WHERE revoked_at IS NULL"""
 
 async def list_live_tokens(connection: Connection) -> list[LiveToken]:
     """Return the tokens that count."""
-    return [read_row(LiveToken, row, hosts=tuple(row["hosts"])) for row in await connection.fetch(LIST_LIVE)]
+    return [read_row(LiveToken, row) for row in await connection.fetch(LIST_LIVE)]
 
 
 MARK_USED = """-- compute.mark_token_used
@@ -71,4 +71,4 @@ async def revoke_agent_token(tx: Connection, token_id: str) -> AgentToken | None
 
 
 def _token(row: Any) -> AgentToken:
-    return read_row(AgentToken, row, hosts=tuple(row["hosts"]))
+    return read_row(AgentToken, row)

@@ -6,8 +6,8 @@ from typing import Any
 
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregates import Membership, Memberships
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 from roost.seams.compute import HostAggregateState
 
 INSERT_HOST_AGGREGATES = """-- compute.insert_host_aggregates
@@ -190,4 +190,4 @@ async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
 
 
 def _host_aggregate(row: Any) -> HostAggregate:
-    return read_row(HostAggregate, row, "metadata", hosts=tuple(row["hosts"]))
+    return read_row(HostAggregate, row, "metadata")

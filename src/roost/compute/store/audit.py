@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from roost.compute.model.server import QuietServer
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 QUIET = """server.status = 'ACTIVE' AND server.deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)"""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from roost.compute.model.work import Build, Stage
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 LIST_BUILDS = """-- compute.list_builds
 SELECT w.server_id, s.name, s.project_id, CASE WHEN w.deleting THEN 'delete' ELSE w.stage END AS stage,

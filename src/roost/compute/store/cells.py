@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from roost.compute.model.work import Credentials, Heartbeat
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 
 KEPT = timedelta(days=1)
 """How long it is known that a conductor was there that is gone."""
@@ -55,9 +55,7 @@ FROM compute.conductor_heartbeat ORDER BY seen_at DESC"""
 
 async def list_heartbeats(tx: Connection) -> list[Heartbeat]:
     """Return the conductors that were heard of lately, the latest first."""
-    return [
-        read_row(Heartbeat, row, "credentials", cells=tuple(row["cells"])) for row in await tx.fetch(LIST_HEARTBEATS)
-    ]
+    return [read_row(Heartbeat, row, "credentials") for row in await tx.fetch(LIST_HEARTBEATS)]
 
 
 COUNT_SILENT = """-- compute.count_silent_cells

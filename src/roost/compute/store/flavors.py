@@ -4,8 +4,8 @@
 from typing import Any
 
 from roost.compute.model.cloud import EVERY_FLAVOR, Flavor, FlavorFilter
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 
 COLUMNS = "id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public"
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from roost.compute.model.recovery import PendingHosts
 from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
 from roost.compute.store.recovery import FOLLOWS, HAS_LISTED, LAST_EPOCH, VERSION_LISTS
-from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, encode, read_row
 from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
 

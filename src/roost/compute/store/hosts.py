@@ -7,8 +7,8 @@ from typing import Any
 
 from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.cloud import Host, HostRow, HostStateChange, HostUpsert, HostUse
-from roost.compute.store.rows import encode
 from roost.platform.database import Connection
+from roost.platform.rows import encode
 
 # An agent that holds all its hosts is heard on its own row alone: a host is heard of at the greater of both times.
 SEEN_AT = "greatest(host.seen_at, (SELECT agent.seen_at FROM compute.agent WHERE agent.id = host.agent_id))"

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from roost.compute.model.cloud import LaunchRecord
-from roost.compute.store.rows import columns_of
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 
 # Hosts that reach none are one network's, which has no name.
 NETWORKS = "CASE WHEN cardinality(host.physical_networks) = 0 THEN ARRAY[''] ELSE host.physical_networks END"

@@ -9,8 +9,8 @@ from msgspec.structs import astuple
 from roost.compute.model.server import Migration, MigrationFilter
 from roost.compute.model.work import Failure, GuestPlace, Marks, Move, MoveKind, Stage, StageChange
 from roost.compute.store.hosts import IS_PROMISE_KEPT
-from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, encode
 from roost.seams.agent import GuestKey
 
 INSERT_MOVE = """-- compute.insert_move

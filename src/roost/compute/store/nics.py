@@ -6,8 +6,8 @@ import msgspec
 
 from roost.compute.model.server import ServerNetwork
 from roost.compute.model.work import Failure
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 from roost.seams.compute import ServerPort
 
 _ports = msgspec.json.Decoder(tuple[ServerPort, ...])

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from roost.compute.model.server import Server, ServerSnapshot
 from roost.compute.model.work import MoveKind
-from roost.compute.store.rows import read_row
 from roost.compute.store.servers import COLUMNS, VM_STATE
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 Request = Mapping[str, str | None]
 
@@ -69,7 +69,7 @@ async def lock_snapshots(
     causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, sorted(moving))} if moving else {}
     snapshots = {}
     for row in rows:
-        server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
+        server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault")
         snapshots[server.id] = _snapshot(server, causes.get(server.id))
     return snapshots
 

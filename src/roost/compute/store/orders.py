@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from roost.compute.model.work import BuildOrder
-from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, encode
 
 # The work row first, then the server. One that is being deleted has its order too: who has the row ends it.
 WRITE_ORDERS = """-- compute.write_orders

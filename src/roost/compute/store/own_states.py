@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 
 from roost.compute.model.work import ServerStanding
-from roost.compute.store.rows import columns_of
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 from roost.seams.agent import GuestKey, ListedGuest
 
 LOCK_SERVERS = """-- compute.lock_own_servers

@@ -4,8 +4,8 @@
 from collections.abc import Collection
 
 from roost.compute.model.recovery import NAMES_MAX, MarkRow, Recovery
-from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 FIRST_EPOCH_S = 1_767_225_600
 """In seconds since 1970: the beginning of 2026. Attempts are 31 bits wide, enough for 68 years of seconds."""
@@ -113,7 +113,7 @@ WHERE r.ended_at IS NULL"""
 async def find(tx: Connection) -> Recovery | None:
     """Return the recovery that is under way, if any."""
     row = await tx.fetchrow(FIND)
-    return None if row is None else read_row(Recovery, row, hosts_missing=tuple(row["hosts_missing"]))
+    return None if row is None else read_row(Recovery, row)
 
 
 IS_UNDER_WAY = f"""-- compute.is_recovery_under_way

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from roost.compute.model.server import ServerUpdate
-from roost.compute.store.rows import encode, encode_or_null
 from roost.platform.database import Connection
+from roost.platform.rows import encode, encode_or_null
 from roost.seams.compute import RequestSpec
 
 UPDATE_SERVER = """-- compute.update_server

@@ -9,8 +9,8 @@ from msgspec.structs import astuple
 
 from roost.compute.model.server import NewServers, Server, ServerFilter
 from roost.compute.model.work import Stage
-from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode, read_row
 from roost.platform.turns import in_turns
 
 INSERT_SERVERS = """-- compute.insert_servers
@@ -246,4 +246,4 @@ async def lock_server(tx: Connection, server_id: str) -> Server | None:
 
 
 def _server(row: Any) -> Server:
-    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", "order", tags=tuple(row["tags"]))
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", "order")

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from roost.compute.model.unknown_guests import UnknownGuest
 from roost.compute.rules.unknown_guests import kept_of
-from roost.compute.store.rows import encode_or_null, read_row
 from roost.platform.database import Connection
+from roost.platform.rows import encode_or_null, read_row
 from roost.seams.agent import GuestAttempt
 
 UNKNOWN_ELSEWHERE = """FROM compute.unknown_guest unknown JOIN compute.host holder ON holder.name = unknown.host

@@ -4,9 +4,9 @@
 from datetime import datetime
 
 from roost.compute.model.usages import ServerUsage, UsageFilter
-from roost.compute.store.rows import read_row
 from roost.compute.store.servers import VM_STATE
 from roost.platform.database import Connection
+from roost.platform.rows import read_row
 
 LIST_USAGES = f"""-- compute.list_usages
 SELECT id, name, project_id, flavor, state, launched_at, ended_at FROM (

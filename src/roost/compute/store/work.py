@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
 from roost.compute.store.history import keep_servers
 from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
-from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE, list_servers_with_unknown_guests
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, encode_or_null, read_row
 from roost.seams.agent import GuestKey
 from roost.seams.compute import ServerState
 
@@ -82,18 +82,7 @@ async def lease_work(
 
 
 def _work(row: Any) -> Work:
-    excluded_hosts = tuple(row["excluded_hosts"])
-    work = read_row(
-        Work,
-        row,
-        "placed",
-        "failure",
-        "spec",
-        "move",
-        "order",
-        stage=Stage(row["stage"]),
-        excluded_hosts=excluded_hosts,
-    )
+    work = read_row(Work, row, "placed", "failure", "spec", "move", "order", stage=Stage(row["stage"]))
     return work if work.move is None else replace(work, spec=work.move.plan.spec)
 
 

@@ -28,7 +28,6 @@ from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import AddressPair, FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules import addressing, port_security, requests
-from roost.network.rules.port_bindings import port_id
 from roost.network.rules.tags import replaced
 from roost.network.service import Networks, old_agents
 from roost.network.service import ports as service
@@ -233,7 +232,7 @@ def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None
     changes = _changes(body, revision)
     server_id = parse_uuid("device_id", changes.device_id or "")
     nic = Nic(tag=tag, network_id=port.network_id)
-    if port_id(server_id, nic) != port.id:
+    if nic.port_id_of(server_id) != port.id:
         nic = Nic(tag=tag, port_id=port.id)
     revision = port.revision if revision is None else revision
     return _on_host(nic, server_id, port.project_id, changes.device_owner or "", changes.host, revision)

@@ -243,15 +243,6 @@ class Parting(Struct, frozen=True):
         return self.origin is not None and not self.origin.device_owner.startswith(COMPUTE_OWNER)
 
 
-class Reserved(Struct, frozen=True):
-    """A user's port that a server's build reserves. origin: the port before."""
-
-    port_id: str
-    server_id: str
-    device_owner: str
-    origin: PortOrigin
-
-
 class StrayAddress(Struct, frozen=True):
     """An address whose port or subnet does not exist."""
 

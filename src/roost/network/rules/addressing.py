@@ -6,7 +6,7 @@ All addresses are whole numbers. A caller that wants n addresses reads n free ra
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
@@ -66,13 +66,11 @@ def hand_out(
     """
     answers, free_after = _hand_out(demands, free, starts or {})
     short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
-    if any(answer is not None and answer.port_id in short for answer in answers):
+    if short:
         # What these ports give up goes to nobody: every port after them has its addresses already.
-        whole = [index for index, demand in enumerate(demands) if demand.port_id not in short]
-        answers_of_whole, free_after = _hand_out([demands[index] for index in whole], free, starts or {})
-        answers = [None] * len(demands)
-        for index, answer in zip(whole, answers_of_whole, strict=True):
-            answers[index] = answer
+        whole, free_after = _hand_out([demand for demand in demands if demand.port_id not in short], free, starts or {})
+        remaining = iter(whole)
+        answers = [None if demand.port_id in short else next(remaining) for demand in demands]
     return answers, difference(free, free_after)
 
 
@@ -125,14 +123,10 @@ def count(ranges: Iterable[AddressRange]) -> int:
 def parse(text: str) -> int:
     """Return an address as a whole number, above IPV4_MAX for IPv6. Raises InvalidInput."""
     try:
-        return int(ipaddress.IPv4Address(text))
-    except ValueError:
-        pass
-    try:
-        address = ipaddress.IPv6Address(text)
+        address = ipaddress.ip_address(text)
     except ValueError as error:
         raise InvalidInput(f"'{text}' is not an IP address.") from error
-    if address in UNUSED or address.scope_id is not None:
+    if isinstance(address, ipaddress.IPv6Address) and (address in UNUSED or address.scope_id is not None):
         raise InvalidInput(f"'{text}' is not an address that a port can have.")
     return int(address)
 
@@ -209,8 +203,7 @@ def plan_subnet(
         gateway = hosts.first if gateway_ip is None else parse(gateway_ip)
         refuse_gateway(cidr, gateway)
     if pools is None:
-        inside = gateway is not None and hosts.first <= gateway <= hosts.last
-        planned = _without(hosts, gateway if inside else None)
+        planned = free_of([hosts], () if gateway is None else (gateway,))
         if not planned:
             raise InvalidInput(f"{cidr} has no address left beside its gateway: set gateway_ip to null, or enlarge it.")
     else:
@@ -224,18 +217,17 @@ def refuse_gateway(cidr: str, gateway: int) -> None:
     A gateway outside the subnet may be right: hosts reach it in ways that a subnet does not know.
     Source: Neutron, check_gateway_invalid_in_subnet.
     """
-    hosts, block = host_range(cidr), ipaddress.ip_network(cidr)
-    if version_of(gateway) != block.version:
-        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{block.version}'.")
-    inside = int(block.network_address) <= gateway <= int(block.broadcast_address)
-    if inside and not hosts.first <= gateway <= hosts.last:
+    hosts, version = host_range(cidr), ipaddress.ip_network(cidr).version
+    if version_of(gateway) != version:
+        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{version}'.")
+    if holds((block_range(cidr),), gateway) and not holds((hosts,), gateway):
         raise InvalidInput(f"gateway_ip {show(gateway)} is no host address of {cidr}.")
 
 
 def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
     """Raise GatewayConflictWithAllocationPools when a pool would give the gateway's own address to a host."""
     for item in pools:
-        if item.first <= gateway <= item.last:
+        if holds((item,), gateway):
             raise GatewayConflictWithAllocationPools(
                 f"Gateway {show(gateway)} is within the allocation pool {show(item.first)}-{show(item.last)}: take it "
                 "out of the pool."
@@ -278,66 +270,49 @@ def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange
     return str(block), host_range(cidr)
 
 
-def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ...]:
-    if gateway is None:
-        return (hosts,)
-    parts = (AddressRange(hosts.first, gateway - 1), AddressRange(gateway + 1, hosts.last))
-    return tuple(part for part in parts if part.first <= part.last)
-
-
 def _hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
 ) -> tuple[list[Given | None], FreeRanges]:
     """Return what each demand gets, even if other demands of its port get nothing, and the free ranges after it."""
     answers: list[Given | None] = [None] * len(demands)
     free_joined = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
-    named: dict[str, set[int]] = {subnet_id: set() for subnet_id in free_joined}
+    taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in free_joined}
     for index, demand in enumerate(demands):
         if demand.address is not None:
-            answers[index] = _give_named(demand, demand.address, free_joined, named)
-    stacks = {
-        subnet_id: _from_start(free_of(ranges, named[subnet_id]), starts.get(subnet_id))[::-1]
+            answers[index] = _give_named(demand, demand.address, free_joined, taken)
+    coming = {
+        subnet_id: _from_start(free_of(ranges, taken[subnet_id]), starts.get(subnet_id, 0))
         for subnet_id, ranges in free_joined.items()
     }
     for index, demand in enumerate(demands):
         for subnet_id in demand.subnet_ids if demand.address is None else ():
-            address = _take_next(stacks.get(subnet_id, []))
+            address = next(coming.get(subnet_id, iter(())), None)
             if address is not None:
+                taken[subnet_id].add(address)
                 answers[index] = Given(demand.port_id, subnet_id, address, True, demand.claimed)
                 break
-    return answers, {subnet_id: join(ranges) for subnet_id, ranges in stacks.items()}
+    return answers, {subnet_id: free_of(ranges, taken[subnet_id]) for subnet_id, ranges in free_joined.items()}
 
 
 def _give_named(
-    demand: Demand, address: int, free: Mapping[str, Ranges], named: Mapping[str, set[int]]
+    demand: Demand, address: int, free: Mapping[str, Ranges], taken: Mapping[str, set[int]]
 ) -> Given | None:
     """Return exactly this address, or None when another port has it.
 
-    free: subnet id -> joined ranges. named: subnet id -> those handed out to earlier demands, changed in place.
+    free: subnet id -> joined ranges. taken: subnet id -> those handed out to earlier demands, changed in place.
     """
     if not demand.in_pool:
         return Given(demand.port_id, demand.subnet_ids[0], address, False, False)
     for subnet_id in demand.subnet_ids:
-        if subnet_id in free and holds(free[subnet_id], address) and address not in named[subnet_id]:
-            named[subnet_id].add(address)
+        if subnet_id in free and holds(free[subnet_id], address) and address not in taken[subnet_id]:
+            taken[subnet_id].add(address)
             return Given(demand.port_id, subnet_id, address, True, demand.claimed)
     return None
 
 
-def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
-    """Return the ranges from the start upwards, then those below it. A range across the start is cut in two."""
-    if start is None:
-        return sorted(ranges)
-    above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]
-    below = [AddressRange(item.first, min(item.last, start - 1)) for item in sorted(ranges) if item.first < start]
-    return above + below
-
-
-def _take_next(ranges: list[AddressRange]) -> int | None:
-    """Take the first address of the last range, which is changed in place; None when there is no range."""
-    if not ranges:
-        return None
-    item = ranges.pop()
-    if item.first < item.last:
-        ranges.append(AddressRange(item.first + 1, item.last))
-    return item.first
+def _from_start(ranges: Ranges, start: int) -> Iterator[int]:
+    """Yield the addresses from the start upwards, then those below it."""
+    for item in ranges:
+        yield from range(max(item.first, start), item.last + 1)
+    for item in ranges:
+        yield from range(item.first, min(item.last, start - 1) + 1)

@@ -1,5 +1,6 @@
 """Decides whether hidden ports of an unknown guest can become its server's ports, and what is claimed for them."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from roost.network.model.unknown_guests import AdoptedPort, AdoptionPlan
 from roost.network.rules import capacity
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.unknown_guests import canonical
-from roost.seams.placement import IPV4_ADDRESS, add_allocations
+from roost.seams.placement import IPV4_ADDRESS
 from roost.seams.unknown_guests import AdoptedNic, Adoption
 
 
@@ -70,15 +71,10 @@ def claims_of(
     plan: AdoptionPlan, pool_ids: Collection[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
     """Return what the server itself claims of flat networks' pools, and what each adopted port claims, by port id."""
-    flat: dict[str, dict[str, int]] = {}
-    by_port = {}
-    for port in plan.adopted:
-        for item in port.addresses:
-            if item.provider_uuid in pool_ids and item.in_pool:
-                flat = add_allocations(flat, {item.provider_uuid: {IPV4_ADDRESS: 1}})
-        if claim := claim_of(port.addresses):
-            by_port[port.id] = claim
-    return flat, by_port
+    pooled = [item.provider_uuid for port in plan.adopted for item in port.addresses if item.in_pool]
+    amounts = Counter(uuid for uuid in pooled if uuid in pool_ids)
+    by_port = {port.id: claim for port in plan.adopted if (claim := claim_of(port.addresses))}
+    return {uuid: {IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}, by_port
 
 
 def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:

@@ -24,8 +24,8 @@ def claimed_by_ports(subnet: SubnetKind) -> bool:
 
 def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:
     """Return the resource classes that a server's port claims on a provider with these subnets, one of each."""
-    versions = {subnet.ip_version for subnet in subnets if counts(subnet)}
-    return tuple(name for name in ADDRESS_CLASSES if name in {uses.class_of(version) for version in versions})
+    names = {uses.class_of(subnet.ip_version) for subnet in subnets if counts(subnet)}
+    return tuple(name for name in ADDRESS_CLASSES if name in names)
 
 
 def count_addresses(source: ProviderSource, coming: Mapping[str, int] = {}) -> dict[str, tuple[int, int]]:

@@ -165,11 +165,9 @@ def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str]
     """Return the drift of a host aggregate that has wrong members. found: None when the aggregate does not exist."""
     if found is None:
         return AGGREGATE_WRONG.drift(uuid, "is missing", name=name)
-    missing, extra = sorted(wanted - set(found)), sorted(set(found) - wanted)
-    if not missing and not extra:
-        return None
-    differences = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
-    return AGGREGATE_WRONG.drift(uuid, "; ".join(differences), name=name)
+    changes = (("lacks", wanted - set(found)), ("has besides", set(found) - wanted))
+    differences = [f"{word} {_list(names)}" for word, names in changes if names]
+    return AGGREGATE_WRONG.drift(uuid, "; ".join(differences), name=name) if differences else None
 
 
 def _show_totals(state: ProviderState) -> str:

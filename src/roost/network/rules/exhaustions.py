@@ -1,14 +1,14 @@
 """Says where no address is free, and where on the network some are. Ports and servers get the same sentence.
 
-Its words are those of roost.scheduling.explain, so that a server's fault and a port's refusal read alike.
+What is free is said in the words of a server's fault: roost.seams.addresses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from roost.network.model.networks import Network, Segment, SubnetKind
-from roost.seams.placement import ADDRESS_CLASSES, FAMILY_WORDS
+from roost.seams.addresses import Counts, show_exhausted, show_free
 from roost.seams.unknown_guests import held_sentence
 
 ROOMS_MAX = 32
@@ -16,10 +16,10 @@ ROOMS_MAX = 32
 
 
 class Room(Struct, frozen=True):
-    """A segment, a subnet or a whole network. counts: resource class -> (addresses free, addresses in all)."""
+    """A segment, a subnet or a whole network, and what it has."""
 
     name: str
-    counts: Mapping[str, tuple[int, int]]
+    counts: Counts
 
 
 def named(item: Network | Segment | SubnetKind) -> str:
@@ -33,25 +33,12 @@ def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, he
 
     rooms: all that the network has, the full ones too. held: how many of its addresses unknown guests hold.
     """
-    families = [name for name in ADDRESS_CLASSES if any(name in room.counts for room in rooms)]
-    out = [name for name in families if not any(room.counts[name][0] for room in rooms if name in room.counts)]
-    which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} " if out else ""
-    called = network.name or network.id
-    head = f"The {which}addresses of network {called} ran out" if out else f"Addresses of network {called}"
+    called, counts = network.name or network.id, [room.counts for room in rooms]
+    head = show_exhausted(called, counts) or f"Addresses of network {called}"
     several = len(rooms) > 1 or network.segmented
-    shown = [(f"{room.name} " if several else "") + _show_counts(room, families) for room in rooms[:ROOMS_MAX]]
+    shown = [(f"{room.name} " if several else "") + show_free([room.counts], counts) for room in rooms[:ROOMS_MAX]]
     if len(rooms) > ROOMS_MAX:
         shown.append(f"{len(rooms) - ROOMS_MAX} more")
     where = " or ".join(full if len(full) <= ROOMS_MAX else [*full[:ROOMS_MAX], f"{len(full) - ROOMS_MAX} more"])
     also = f" {held_sentence(held)}" if held else ""
     return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}.{also}"
-
-
-def _show_counts(room: Room, families: Sequence[str]) -> str:
-    labels = {name: f"{FAMILY_WORDS[name]} " if len(families) > 1 else "" for name in families}
-    parts = [
-        f"{labels[name]}{room.counts[name][0]} of {room.counts[name][1]} free"
-        for name in families
-        if name in room.counts
-    ]
-    return " and ".join(parts) or "no addresses"

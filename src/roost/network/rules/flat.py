@@ -15,7 +15,7 @@ from roost.network.model.networks import Network, Subnet
 from roost.network.rules import addressing
 from roost.network.rules.ranges import holds
 from roost.seams import network as seam
-from roost.seams.placement import IPV4_ADDRESS, Allocations
+from roost.seams.placement import IPV4_ADDRESS, Allocations, show_allocations
 
 Pools = Mapping[str, Sequence[Subnet]]
 """Network id -> the pools of a flat network."""
@@ -129,10 +129,8 @@ def server_claim(held: Allocations, has: Sequence[tuple[str, str]], providers: S
 
 def show_claim(held: Allocations, providers: Set[str]) -> str:
     """Return the addresses of a claim, in words. providers: all whose inventories are addresses."""
-    parts = [
-        f"{amount} {name} of {uuid}" for uuid in sorted(held.keys() & providers) for name, amount in held[uuid].items()
-    ]
-    return ", ".join(parts) or "none"
+    claim = {uuid: held[uuid] for uuid in held.keys() & providers}
+    return show_allocations(claim) if claim else "none"
 
 
 def pool_names(pools: Iterable[Subnet]) -> dict[str, str]:

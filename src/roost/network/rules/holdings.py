@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from roost.network.model.ports import Address
 from roost.network.rules import addressing, uses
 from roost.seams.network import PortBind
-from roost.seams.placement import add_allocations
+from roost.seams.placement import Allocations, ConsumerClaim, ConsumerType, add_allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
@@ -26,3 +26,15 @@ def claim_while_readdressed(addresses: Iterable[Address], bind: PortBind) -> dic
     """Return the claim of a port while a bind replaces its addresses: the old and the new ones."""
     coming = {bind.provider_uuid: dict.fromkeys(bind.claimed, 1)} if bind.provider_uuid else {}
     return add_allocations(claim_of(addresses), coming)
+
+
+def port_claim(port_id: str, project_id: str, allocations: Allocations, generation: int | None = None) -> ConsumerClaim:
+    """Return the claim with which a port holds this. generation: None where it has no claim yet."""
+    return ConsumerClaim(
+        consumer_uuid=port_id,
+        generation=generation,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=project_id,
+        user_id=project_id,
+        allocations=allocations,
+    )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 
@@ -14,6 +15,10 @@ Payload = dict[str, Any]
 
 COUNTERS = frozenset({"revision_number", "updated_at"})
 """Every write changes these. A port that differs in nothing else has not changed."""
+SHOWN_AS_IT_IS = (
+    *("id", "name", "description", "network_id", "project_id", "mac_address", "admin_state_up"),
+    *("device_id", "device_owner", "ip_allocation", "port_security_enabled"),
+)
 DECIDED_BY_SERVICE = frozenset({
     *("id", "status", "created_at", "updated_at", "revision_number", "ip_allocation"),
     *("binding:vif_type", "binding:vif_details"),
@@ -50,25 +55,13 @@ def port_events(before: Port | None, after: Port | None) -> list[tuple[str, Payl
 def port_document(port: Port) -> Payload:
     """Return the port as the Network API shows it to an administrator."""
     return {
-        "id": port.id,
-        "name": port.name,
-        "description": port.description,
-        "network_id": port.network_id,
+        **{name: getattr(port, name) for name in SHOWN_AS_IT_IS},
         "tenant_id": port.project_id,
-        "project_id": port.project_id,
-        "mac_address": port.mac_address,
-        "admin_state_up": port.admin_state_up,
         "status": "DOWN" if port.host is None else "ACTIVE",
-        "device_id": port.device_id,
-        "device_owner": port.device_owner,
         "fixed_ips": [{"subnet_id": item.subnet_id, "ip_address": item.address} for item in port.addresses],
-        "ip_allocation": port.ip_allocation,
-        "allowed_address_pairs": [
-            {"ip_address": pair.ip_address, "mac_address": pair.mac_address} for pair in port.allowed_address_pairs
-        ],
+        "allowed_address_pairs": [asdict(pair) for pair in port.allowed_address_pairs],
         "extra_dhcp_opts": [],
         "security_groups": [],
-        "port_security_enabled": port.port_security_enabled,
         "tags": list(port.tags),
         "binding:host_id": port.host or "",
         "binding:vnic_type": port.vnic_type,

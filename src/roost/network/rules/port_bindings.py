@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.network.model.networks import Host, Network, SubnetKind
-from roost.network.model.ports import Address, Given, NewPort, Parting, Port, PortOrigin, Reserved
+from roost.network.model.ports import VIF_TYPE_UNBOUND, Address, Given, NewPort, Parting, Port, PortOrigin
 from roost.network.rules import capacity, quotas, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
@@ -21,12 +22,15 @@ SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class Reservation(Struct, frozen=True):
-    """What to make and to reserve for a server to have all its ports. port_ids: in the order of its NICs."""
+    """What to make and to reserve for a server to have all its ports. port_ids: in the order of its NICs.
+
+    reserved: users' ports as they are from then on.
+    """
 
     server_id: str
     port_ids: tuple[str, ...]
     new: tuple[NewPort, ...]
-    reserved: tuple[Reserved, ...]
+    reserved: tuple[Port, ...]
 
 
 class ReachableSubnets(Struct, frozen=True):
@@ -56,17 +60,12 @@ def is_server_id(device_id: str) -> bool:
     return SERVER_ID.fullmatch(device_id) is not None
 
 
-def port_id(server_id: str, nic: seam.Nic) -> str:
-    """Return the id of the port of a server's NIC, whether the port exists or not."""
-    return nic.port_id_of(server_id)
-
-
 def decide_reservations(
     servers: Sequence[seam.ServerNics],
     networks: Mapping[str, Network],
     ports: Mapping[str, Port],
     claiming: Set[str] = frozenset(),
-    lost: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] = {},
     *,
     placed: bool = False,
     make: bool = True,
@@ -75,22 +74,20 @@ def decide_reservations(
 
     The first server that wants a port gets it.
     networks, ports: those that exist, locked. claiming: ports for which a client's request is claiming an address.
-    lost: server id -> the port that a client deleted during the build, which fails. placed: the servers have hosts, so
-    ports on flat networks are made too. make: False to make and reserve nothing.
+    refused: server id -> why it cannot have its NICs, whatever its ports are. placed: the servers have hosts, so ports
+    on flat networks are made too. make: False to make and reserve nothing.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
     for server in servers:
-        reason = _refusal(server, networks, ports, taken, claiming)
-        if lost and server.server_id in lost:
-            reason = seam.LOST_PORT.format(lost[server.server_id])
+        reason = refused.get(server.server_id) or _refusal(server, networks, ports, taken, claiming)
         if reason is not None:
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue
         owner = COMPUTE_OWNER + server.availability_zone
-        ids = tuple(port_id(server.server_id, nic) for nic in server.nics)
+        ids = tuple(nic.port_id_of(server.server_id) for nic in server.nics)
         new: list[NewPort] = []
-        reserved: list[Reserved] = []
+        reserved: list[Port] = []
         for nic, nic_port_id in zip(server.nics, ids, strict=True):
             taken[nic_port_id] = server.server_id
             port = ports.get(nic_port_id)
@@ -100,12 +97,29 @@ def decide_reservations(
                 if make and (placed or tag is None):
                     new.append(NewPort(nic_port_id, nic.network_id, server.project_id, server.server_id, owner, tag))
             elif make and port.device_id != server.server_id:
-                origin = PortOrigin(
-                    device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
-                )
-                reserved.append(Reserved(nic_port_id, server.server_id, owner, origin))
+                reserved.append(_reserved(port, server.server_id, owner))
         answers.append(Reservation(server.server_id, ids, tuple(new), tuple(reserved)))
     return answers
+
+
+def _reserved(port: Port, server_id: str, device_owner: str) -> Port:
+    """Return a user's port as a server's build reserves it.
+
+    A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
+    unbound until the build binds it. So with a reserved port that is bound, its server runs.
+    """
+    origin = PortOrigin(
+        device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
+    )
+    return replace(
+        port,
+        device_id=server_id,
+        device_owner=device_owner,
+        reserved_from=origin,
+        made_for=None,
+        host=None,
+        vif_type=VIF_TYPE_UNBOUND,
+    )
 
 
 def refuse_over_quota(
@@ -240,18 +254,19 @@ def _refusal(
     """Return why the server cannot have its NICs, in one sentence; None if it can."""
     seen: set[str] = set()
     for nic in server.nics:
-        nic_port_id = port_id(server.server_id, nic)
+        nic_port_id = nic.port_id_of(server.server_id)
         if nic_port_id in seen:
             return f"Port {nic_port_id} is named twice."
         seen.add(nic_port_id)
         if taken.get(nic_port_id, server.server_id) != server.server_id:
             return f"Port {nic_port_id} is still in use."
-        reason = _refusal_of_network(nic, networks) if nic.port_id is None else None
         port = ports.get(nic_port_id)
         if nic.port_id is not None:
             reason = _refusal_of_port(server, nic_port_id, port, claiming)
         elif port is not None and port.made_for != server.server_id:
             reason = f"Port {nic_port_id} exists and was not made for this server."
+        else:
+            reason = _refusal_of_network(nic, networks)
         if reason is not None:
             return reason
     return None

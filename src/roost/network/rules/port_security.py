@@ -71,14 +71,13 @@ def _canonical_ip(text: str) -> str:
     """Return the address or the CIDR; one of an address keeps its host's part. Raises InvalidInput."""
     if not text:
         raise AllowedAddressPairsMissingIP("AllowedAddressPair must contain ip_address")
+    what = f"allowed_address_pairs: ip_address '{text[:64]}'"
     try:
         known = ipaddress.ip_interface(text)
     except ValueError as error:
-        raise InvalidInput(
-            f"allowed_address_pairs: ip_address '{text[:64]}' is neither an address nor a CIDR."
-        ) from error
+        raise InvalidInput(f"{what} is neither an address nor a CIDR.") from error
     if "%" in text:
-        raise InvalidInput(f"allowed_address_pairs: ip_address '{text[:64]}' names an interface of one machine.")
+        raise InvalidInput(f"{what} names an interface of one machine.")
     if known.is_multicast:
-        raise InvalidInput(f"allowed_address_pairs: ip_address '{text[:64]}' is a multicast address, which nobody has.")
+        raise InvalidInput(f"{what} is a multicast address, which nobody has.")
     return known.with_prefixlen if "/" in text else str(known.ip)

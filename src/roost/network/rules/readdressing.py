@@ -61,12 +61,10 @@ def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
     A port leaves a segment when the placing is elsewhere and every named address that it keeps is there too. The
     EUI-64 addresses of the new segment come with the placing.
     """
-    leaves = (
-        placing is not None
-        and port.device_owner != DISTRIBUTED_OWNER
-        and all(item.provider_uuid == placing.provider_uuid for item in matched.kept)
-    )
-    lost = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
+    lost: list[Address] = []
+    may_leave = port.device_owner != DISTRIBUTED_OWNER
+    if placing and may_leave and all(item.provider_uuid == placing.provider_uuid for item in matched.kept):
+        lost = [item for item in matched.following if item.provider_uuid != placing.provider_uuid]
     stays = [item for item in matched.following if item not in lost]
     return Matched((*matched.kept, *stays), (*matched.dropped, *lost), matched.missing)
 

@@ -175,19 +175,13 @@ def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Dema
     Subnets with service types come first. A demand's subnets are all capacity, or none is: whether to claim is decided
     before it is known which subnet has a free address.
     """
-    choices: list[list[Demand]] = []
-    for version in (4, 6):
+    choices: dict[int, list[Demand]] = {4: [], 6: []}
+    for version, counted in itertools.product(choices, (False, True)):
         usable = _best_first(s for s in subnets if s.ip_version == version and not uses.is_automatic(s))
-        ids_by_counting = {
-            counted: tuple(subnet.id for subnet in usable if capacity.counts(subnet) is counted)
-            for counted in (False, True)
-        }
-        demands = [
-            Demand(port_id, ids, claimed=counted, ip_version=version) for counted, ids in ids_by_counting.items() if ids
-        ]
-        if demands:
-            choices.append(demands)
-    return list(itertools.product(*choices))
+        ids = tuple(subnet.id for subnet in usable if capacity.counts(subnet) is counted)
+        if ids:
+            choices[version].append(Demand(port_id, ids, claimed=counted, ip_version=version))
+    return list(itertools.product(*filter(None, choices.values())))
 
 
 def _best_first(subnets: Iterable[SubnetKind]) -> list[SubnetKind]:
@@ -319,25 +313,21 @@ def _resolve(
     port_id: str, state: NetworkState, device_owner: str, item: FixedIpRequest
 ) -> tuple[Subnet, Demand | None]:
     """Return the subnet of a named fixed_ip, and the demand; None where the port gets its EUI-64 address anyway."""
-    subnets = list(state.subnets)
-    if item.subnet_id is not None:
-        subnets = [subnet for subnet in subnets if subnet.id == item.subnet_id]
-        if not subnets:
-            raise InvalidInput(
-                f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id} that the port may use."
-            )
-    if item.ip_address is None:
-        if item.subnet_id is None:
-            raise InvalidInput("fixed_ips: each needs a subnet_id, an ip_address, or both.")
-        subnet = subnets[0]
-        follows = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
-        return subnet, None if follows else _demand(port_id, subnet)
-    address = addressing.parse(item.ip_address)
+    if item.subnet_id is None and item.ip_address is None:
+        raise InvalidInput("fixed_ips: each needs a subnet_id, an ip_address, or both.")
+    subnets = [subnet for subnet in state.subnets if item.subnet_id in (None, subnet.id)]
+    if not subnets:
+        raise InvalidInput(
+            f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id} that the port may use."
+        )
+    address = None if item.ip_address is None else addressing.parse(item.ip_address)
     for subnet in subnets:
-        hosts = addressing.host_range(subnet.cidr)
-        if not hosts.first <= address <= hosts.last:
+        if address is not None and not holds((addressing.host_range(subnet.cidr),), address):
             continue
-        if uses.is_automatic(subnet) and uses.gets_automatic(device_owner):
+        follows = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
+        if address is None:
+            return subnet, None if follows else _demand(port_id, subnet)
+        if follows:
             raise AllocationOnAutoAddressSubnet(
                 f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
                 "addresses follow from MAC addresses: name the subnet alone."

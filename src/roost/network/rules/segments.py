@@ -59,21 +59,16 @@ def is_in_cell(host: Host | None, cell: str | None) -> bool:
 
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
     """Return host name -> the UUIDs of the sources' host aggregates that the host should be in."""
-    everywhere: set[str] = set()
-    by_physical_network: dict[str, set[str]] = {}
     by_cell: dict[str, set[str]] = {}
+    by_physical_network: dict[str | None, set[str]] = {}
     for source in sources:
-        target = everywhere
+        reached = by_physical_network.setdefault(source.physical_network, set())
         if source.cell is not None:
-            target = by_cell.setdefault(source.cell, set())
-        elif source.physical_network is not None:
-            target = by_physical_network.setdefault(source.physical_network, set())
-        target.add(host_aggregate(source).uuid)
+            reached = by_cell.setdefault(source.cell, set())
+        reached.add(host_aggregate(source).uuid)
     return {
-        host.name: frozenset(
-            everywhere.union(
-                by_cell.get(host.cell, ()), *(by_physical_network.get(n, ()) for n in host.physical_networks)
-            )
+        host.name: frozenset(by_cell.get(host.cell, ())).union(
+            *(by_physical_network.get(name, ()) for name in (None, *host.physical_networks))
         )
         for host in hosts
     }

@@ -92,9 +92,7 @@ def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, .
     others: subnets of its network; itself may be among them. Source: Neutron, SegmentHostRoutes.
     """
     own = [block_range(route.destination) for route in subnet.host_routes]
-    added = [
-        route for route in peer_routes(subnet, others) if not own or not _is_within(block_range(route.destination), own)
-    ]
+    added = [route for route in peer_routes(subnet, others) if not _is_within(block_range(route.destination), own)]
     return (*subnet.host_routes, *added)
 
 

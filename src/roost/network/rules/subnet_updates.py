@@ -18,6 +18,9 @@ from roost.network.errors import (
 from roost.network.model.networks import AddressRange, Network, Segment, Subnet, SubnetChanges
 from roost.network.rules import addressing, capacity, subnet_attributes, uses
 
+CHANGEABLE = ("name", "description", "enable_dhcp")
+"""What is written as it is given."""
+
 
 class SubnetContext(Struct, frozen=True, kw_only=True):
     """What decides whether a subnet may change.
@@ -41,21 +44,14 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
     NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
     """
     gateway_ip = _gateway(subnet, changes, context)
-    after = msgspec.structs.replace(
-        subnet,
-        name=subnet.name if changes.name is None else changes.name,
-        description=subnet.description if changes.description is None else changes.description,
-        enable_dhcp=subnet.enable_dhcp if changes.enable_dhcp is None else changes.enable_dhcp,
-        gateway_ip=gateway_ip,
-        pools=_pools(subnet, changes, gateway_ip),
-        segment_id=_segment(subnet, changes, context),
-    )
+    fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
+    pools, segment_id = _pools(subnet, changes, gateway_ip), _segment(subnet, changes, context)
     if changes.dns_nameservers is not None:
-        nameservers = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
-        after = msgspec.structs.replace(after, dns_nameservers=nameservers)
+        fields["dns_nameservers"] = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
     if changes.service_types is not None:
-        service_types = subnet_attributes.check_service_types(changes.service_types)
-        after = msgspec.structs.replace(after, service_types=service_types)
+        fields["service_types"] = subnet_attributes.check_service_types(changes.service_types)
+    after = msgspec.structs.replace(subnet, gateway_ip=gateway_ip, pools=pools, segment_id=segment_id, **fields)
+    if changes.service_types is not None:
         routed = context.network.segmented or len(context.network.segment_ids) > 1
         if routed and after.segment_id is None and not uses.needs_no_segment(after):
             raise SubnetsNotAllAssociatedWithSegments(

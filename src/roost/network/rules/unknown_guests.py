@@ -140,16 +140,15 @@ def _with_place(
     """
     name = f"{guest.host} {place.network_id} {place.provider_uuid} {nic.mac_address}"
     port_id = str(uuid.uuid5(uuid.UUID(guest.server_id), name))
-    known = ports.get(port_id)
-    listed, addresses = (known.listed, known.addresses) if known else ((), ())
-    pair = (place.subnet_id, place.address)
-    return HeldPort(
+    port = ports.get(port_id) or HeldPort(
         id=port_id,
         network_id=place.network_id,
         provider_uuid=place.provider_uuid,
         server_id=guest.server_id,
         host=guest.host,
         mac_address=nic.mac_address,
-        listed=tuple(dict.fromkeys((*listed, pair))),
-        addresses=tuple(dict.fromkeys((*addresses, pair) if holds else addresses)),
+        listed=(),
+        addresses=(),
     )
+    pair = (place.subnet_id, place.address)
+    return replace(port, listed=(*port.listed, pair), addresses=(*port.addresses, pair) if holds else port.addresses)

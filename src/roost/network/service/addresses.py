@@ -4,6 +4,7 @@ Nothing else writes addresses and free ranges, but that a port's settling ends w
 address is planned (rules/requests.py), claimed (claims.py), and given here. Its claim is given back by releases.py.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from roost.network.errors import (
@@ -18,6 +19,7 @@ from roost.network.rules import addressing, capacity, requests, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.ranges import Ranges
 from roost.network.rules.requests import NetworkState, Placing
+from roost.network.rules.revisions import pick
 from roost.network.service import Networks, exhaustions
 from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
@@ -32,14 +34,13 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
 
     host_name: "" without a host. Raises NetworkNotFound.
     """
-    networks_kept = await network_rows.keep_networks(tx, [network_id])
-    if not networks_kept:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
+    kept = await network_rows.lock_networks(tx, [network_id], "existence")
+    network = pick(list(kept.values()), NetworkNotFound, "Network", network_id)
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
     providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
     return NetworkState(
-        network=networks_kept[0],
+        network=network,
         subnets=subnets,
         physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
         names={uuid: provider.name for uuid, provider in providers.items()},
@@ -117,15 +118,11 @@ async def hand_out(
     """
     if not demands:
         return []
-    amounts: dict[str, int] = {}
-    for demand in demands:
-        if demand.in_pool:
-            for subnet_id in demand.subnet_ids:
-                amounts[subnet_id] = amounts.get(subnet_id, 0) + 1
+    amounts = Counter(subnet_id for demand in demands if demand.in_pool for subnet_id in demand.subnet_ids)
     named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
     starts: dict[str, int] = {}
     if networks.settings.assignment == "spread" and len(named) < len(demands):
-        pools = await subnet_rows.list_pools(tx, sorted(amounts))
+        pools = await store.list_ranges(tx, "pool", sorted(amounts))
         chosen = {subnet_id: addressing.choose_start(item, networks.env.random) for subnet_id, item in pools.items()}
         starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
     free = await store.list_free(tx, amounts, named, starts)
@@ -184,6 +181,20 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
     await store.change_free(tx, addressing.take_back(freed, neighbours))
 
 
+async def renew_automatic(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
+    """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
+
+    port: the locked port after the change, with the addresses that stay otherwise. behind: their subnets, locked.
+    Addresses that the port named in subnets of EUI-64 addresses are replaced too.
+    """
+    automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
+    if not automatic or not uses.gets_automatic(port.device_owner):
+        return
+    gone = [item for item in port.addresses if item.subnet_id in automatic]
+    await take_back(tx, gone)
+    await give_automatic(tx, uses.automatic(port, behind))
+
+
 async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:
     """Give addresses of hidden ports to other ports; the addresses' providers become due for publication.
 
@@ -208,7 +219,7 @@ async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
 
 async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]) -> Ranges:
     """Make the free ranges of a locked subnet its pools without what ports hold of them; return these ranges."""
-    free_before = await store.list_free_of(tx, subnet_id)
+    free_before = (await store.list_ranges(tx, "free_range", [subnet_id])).get(subnet_id, ())
     free = addressing.free_of(pools, await store.list_held(tx, subnet_id))
     await store.change_free(tx, addressing.difference({subnet_id: free_before}, {subnet_id: free}))
     return free

@@ -12,6 +12,7 @@ from roost.network.model.networks import ProviderSource
 from roost.network.model.ports import VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptionPlan
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
+from roost.network.rules.holdings import port_claim
 from roost.network.service import Networks, addresses, capacity, unknown_guests
 from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
@@ -24,12 +25,8 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import (
     Claimed,
-    ConsumerClaim,
-    ConsumerState,
-    ConsumerType,
     Refused,
     Rule,
-    Shortfall,
     add_allocations,
 )
 from roost.seams.service_types import COMPUTE_OWNER
@@ -59,7 +56,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
         crash_point("adopt.after-claim")
         if refused is not None:
             async with networks.database.transaction() as tx:
-                await intents.close(tx, new_ids)
+                await intents.close(tx)
             return refused
         async with networks.database.transaction() as tx:
             now, _ = await _plan(tx, adoption)
@@ -72,7 +69,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
                 )
                 await addresses.hand_over(tx, [item for port in plan.adopted for item in port.addresses])
                 await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
-            await intents.close(tx, new_ids)
+            await intents.close(tx)
     crash_point("adopt.after-ports")
     await capacity.publish_now(networks, [source.provider_uuid for source in sources])
     return None
@@ -98,39 +95,22 @@ async def _claim(
     pools = [source.provider_uuid for source in sources if source.cell is not None]
     flat, by_port = claims_of(plan, pools)
     consumers = await networks.placement.get_consumers([adoption.server_id, *by_port])
+    generations = {uuid: consumer.generation for uuid, consumer in consumers.items()}
     own = replace(adoption.claim, allocations=add_allocations(adoption.claim.allocations, flat))
-    group = [
-        _with_generation(own, consumers),
-        *(_with_generation(_port_claim(adoption, port_id, claim), consumers) for port_id, claim in by_port.items()),
-    ]
+    claims = [own, *(port_claim(port_id, adoption.project_id, claim) for port_id, claim in by_port.items())]
+    group = [replace(claim, generation=generations.get(claim.consumer_uuid)) for claim in claims]
     without = [without_reserved(source, plan.adopted) for source in sources]
     answer = await capacity.claim_with_capacity(networks, without, group)
     return None if isinstance(answer, Claimed) else _words(answer)
 
 
-def _port_claim(adoption: Adoption, port_id: str, claim: dict[str, dict[str, int]]) -> ConsumerClaim:
-    return ConsumerClaim(
-        consumer_uuid=port_id,
-        generation=None,
-        consumer_type=ConsumerType.PORT.value,
-        project_id=adoption.project_id,
-        user_id=adoption.project_id,
-        allocations=claim,
-    )
-
-
-def _with_generation(claim: ConsumerClaim, consumers: dict[str, ConsumerState]) -> ConsumerClaim:
-    known = consumers.get(claim.consumer_uuid)
-    return replace(claim, generation=None if known is None else known.generation)
-
-
 def _words(refused: Refused) -> str:
     """Return why the ledger refuses the claim."""
-    return "the ledger refuses the claim: " + "; ".join(dict.fromkeys(map(_word, refused.shortfalls)))
-
-
-def _word(shortfall: Shortfall) -> str:
-    if shortfall.rule is Rule.CONSUMER_GENERATION:
-        return "somebody else claims for it: repeat it"
-    what = f"{shortfall.requested} {shortfall.resource_class} of {shortfall.provider_uuid}"
-    return f"{what}, of which {max(shortfall.free, 0)} are free ({shortfall.rule.value})"
+    words = dict.fromkeys(
+        "somebody else claims for it: repeat it"
+        if shortfall.rule is Rule.CONSUMER_GENERATION
+        else f"{shortfall.requested} {shortfall.resource_class} of {shortfall.provider_uuid}, "
+        f"of which {max(shortfall.free, 0)} are free ({shortfall.rule.value})"
+        for shortfall in refused.shortfalls
+    )
+    return f"the ledger refuses the claim: {'; '.join(words)}"

@@ -18,14 +18,8 @@ async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
     agents = []
     for agent_id, host in hosts:
         heartbeat = heartbeats.get(host.name)
-        agents.append(
-            Agent(
-                id=agent_id,
-                host=host,
-                seen_at=heartbeat.seen_at if heartbeat else None,
-                alive=heartbeat is not None and heartbeat.up,
-            )
-        )
+        seen_at, alive = (heartbeat.seen_at, heartbeat.up) if heartbeat else (None, False)
+        agents.append(Agent(id=agent_id, host=host, seen_at=seen_at, alive=alive))
     return agents
 
 

@@ -5,7 +5,7 @@ What is under way is no drift, so each suspect is looked at again: under locks, 
 
 from collections.abc import Sequence
 
-from roost.network.service import Networks, audit_addresses, audit_flat, audit_ports, audit_providers
+from roost.network.service import Networks, audit_addresses, audit_ports, audit_providers
 from roost.platform.audit import Audit
 from roost.platform.drift import Drift
 from roost.platform.event_tables import EventTable
@@ -29,7 +29,7 @@ AUDIT: Audit[Networks] = Audit(
         audit_ports.SHORT_CLAIMS,
         audit_ports.LARGE_CLAIMS,
         audit_ports.REACH,
-        audit_flat.CLAIMS,
+        audit_ports.FLAT_CLAIMS,
     ),
     _keep,
 )

@@ -18,6 +18,8 @@ STRAYS_MAX = 10_000
 SUBNETS_PAGE = 100
 
 StrayFindings = Sequence[Finding[StrayAddress, None]]
+MarkFindings = Sequence[Finding[str, str]]
+"""Of subnets, each with its provider."""
 
 
 def _begin(networks: Networks) -> AbstractAsyncContextManager[Connection]:
@@ -70,9 +72,9 @@ async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
         yield [subnet_id]
 
 
-async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, None]]:
+async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings:
     subnets = await address_rows.lock_subnets(tx, subnet_ids)
-    findings: list[Finding[str, None]] = []
+    findings = []
     for item in await subnet_rows.list_mismarked(tx, subnet_ids):
         drift = rules.judge_marks(
             item.address,
@@ -80,20 +82,18 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Fin
             marks_wanted=(item.in_pool_wanted, item.claimed_wanted),
             name=subnets[item.subnet_id].name or item.subnet_id,
         )
-        findings.append(Finding(drift, item.subnet_id, None))
+        findings.append(Finding(drift, item.subnet_id, subnets[item.subnet_id].provider_uuid))
     return findings
 
 
-async def _mark_anew(tx: Connection, findings: Sequence[Finding[str, None]]) -> list[str]:
+async def _mark_anew(tx: Connection, findings: MarkFindings) -> list[str]:
     """Mark the addresses of the subnets as their pools have them. The audit of claims gives back what is too much."""
     await addresses.mark_anew(tx, {finding.item for finding in findings})
     return keys_of(findings)
 
 
-async def _publish_marked(networks: Networks, findings: Sequence[Finding[str, None]]) -> None:
-    async with networks.database.connection() as connection:
-        subnets = await subnet_rows.list_subnets(connection, sorted({finding.item for finding in findings}))
-    await capacity.publish(networks, sorted({subnet.provider_uuid for subnet in subnets}))
+async def _publish_marked(networks: Networks, findings: MarkFindings) -> None:
+    await capacity.publish(networks, sorted({finding.fact for finding in findings}))
 
 
 MARKS = Check(

@@ -1,44 +1,39 @@
 """Audit of ports: that their servers exist, and that the ledger's claim of each is its addresses.
 
-A port's claim is looked at under its lock; an open intent, a release row or a build at work means that it is changing.
-The ledger is called while the ports are locked, as `releases` does and for the same reason.
+No lock reaches both: an open intent, a release row or work on the server means that a claim is changing, and the
+generation that was seen refuses a repair of one that has changed since. Addresses on flat networks are claimed by the
+servers of their ports.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
-
-from msgspec import Struct
 
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model.ports import BuildPort, Port, PortFilter
+from roost.network.model.ports import BuildPort, PortFilter
 from roost.network.rules import drift as rules
-from roost.network.rules.holdings import claim_of
+from roost.network.rules import flat
+from roost.network.rules.holdings import claim_of, port_claim
 from roost.network.rules.port_bindings import is_server_id
 from roost.network.service import Networks, builds, ports
+from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
 from roost.network.store import claims
 from roost.network.store import ports as port_rows
+from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
-from roost.platform.database import Connection
 from roost.seams.placement import (
     Allocations,
     Claimed,
     ClaimGroup,
     ConsumerClaim,
-    ConsumerState,
     ConsumerType,
     covers_allocations,
 )
 
 PAGE = 500
-LOCKED_MAX = 100
-"""How many ports are locked at once: others that need one of them wait meanwhile."""
-
 UNREACHED_MAX = 10_000
 
-Item = TypeVar("Item")
 PortFindings = Sequence[Finding[str, BuildPort]]
 
 
@@ -83,7 +78,7 @@ async def _settle(networks: Networks, findings: PortFindings) -> list[str]:
     async with networks.database.transaction() as tx:
         locked = await port_rows.lock_ports(tx, sorted(servers))
         settled = [port.id for port in locked.values() if port.device_id == servers[port.id]]
-        await store.settle_ports(tx, settled)
+        await port_rows.settle(tx, [], settled)
     return settled
 
 
@@ -100,141 +95,75 @@ SERVER_PORTS = Check(
 )
 
 
-class ClaimSuspect(Struct, frozen=True, kw_only=True):
-    """A port whose claim seems wrong. device_id: None if there is no such port. stray: its claim in that case."""
-
-    port_id: str
-    device_id: str | None = None
-    stray: ConsumerState | None = None
+ClaimFindings = Sequence[Finding[str, ConsumerClaim]]
+"""Of ports or servers, each with the claim that it should have; its generation is that of the claim that was seen."""
 
 
-ClaimFindings = Sequence[Finding[ClaimSuspect, ConsumerClaim]]
+def _list_holders(networks: Networks) -> AsyncIterator[Sequence[str]]:
+    return stored_pages(networks.database, store.list_holders, str, limit=PAGE)
 
 
-async def _list_short(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect]]:
-    """Yield ports with addresses that their claim does not count."""
-    async for page in stored_pages(networks.database, store.list_holders, str, limit=PAGE):
-        async with networks.database.connection() as connection:
-            claims_due = await store.list_claims(connection, page)
-        consumers = await networks.placement.get_consumers(page)
-        short = [
-            port_id
-            for port_id, claim in claims_due.items()
-            if not covers_allocations(_allocations(consumers.get(port_id)), claim)
-        ]
-        async for batch in _list_idle(networks, short, {}):
-            yield batch
+def _list_consumers(networks: Networks, *, kind: ConsumerType) -> AsyncIterator[Sequence[str]]:
+    return read_pages(lambda after: networks.placement.list_consumers(kind.value, after=after, limit=PAGE), str)
 
 
-async def _list_large(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect]]:
-    """Yield ports whose claim is larger than their addresses, and claims of ports that do not exist."""
-    kind = ConsumerType.PORT.value
-    async for page in read_pages(lambda after: networks.placement.list_consumers(kind, after=after, limit=PAGE), str):
-        consumers = await networks.placement.get_consumers(page)
-        async with networks.database.connection() as connection:
-            claims_due = await store.list_claims(connection, list(consumers))
-        large = [
-            port_id
-            for port_id, consumer in consumers.items()
-            if not covers_allocations(claims_due.get(port_id, {}), consumer.allocations)
-        ]
-        async for batch in _list_idle(networks, large, consumers):
-            yield batch
+def _is_enough(claim: Allocations, claim_due: Allocations) -> bool:
+    return covers_allocations(claim, claim_due)
 
 
-async def _list_idle(
-    networks: Networks, port_ids: Sequence[str], strays: Mapping[str, ConsumerState]
-) -> AsyncIterator[Sequence[ClaimSuspect]]:
-    """Yield ports of servers that nothing works on, at most LOCKED_MAX at once.
+def _is_no_more(claim: Allocations, claim_due: Allocations) -> bool:
+    return covers_allocations(claim_due, claim)
 
-    strays: port id -> its claim, of ports that are suspects even if they do not exist.
+
+async def _find_claims(
+    networks: Networks, port_ids: Sequence[str], *, is_right: Callable[[Allocations, Allocations], bool]
+) -> ClaimFindings:
+    """Return ports that nobody works on (R9), and whose claim is not right beside what their addresses should claim.
+
+    A port that does not exist should claim nothing. One transaction ends an intent and writes the port, and one
+    snapshot sees both.
     """
-    async with networks.database.connection() as connection:
-        seen = await port_rows.list_ports(connection, PortFilter(ids=tuple(port_ids))) if port_ids else []
-    servers = sorted({port.device_id for port in seen if is_server_id(port.device_id)})
-    states = await networks.compute.get_server_states(servers) if servers else {}
-    unfinished = {server_id for server_id, state in states.items() if state.unfinished}
-    idle = [
-        ClaimSuspect(port_id=port.id, device_id=port.device_id) for port in seen if port.device_id not in unfinished
-    ]
-    missing = strays.keys() & set(port_ids).difference(port.id for port in seen)
-    idle += [ClaimSuspect(port_id=port_id, stray=strays[port_id]) for port_id in missing]
-    idle.sort(key=lambda suspect: suspect.port_id)
-    for start in range(0, len(idle), LOCKED_MAX):
-        yield idle[start : start + LOCKED_MAX]
-
-
-class _Locked(Struct, frozen=True):
-    """A transaction in which ports are locked, with their service."""
-
-    networks: Networks
-    tx: Connection
-
-
-@asynccontextmanager
-async def _lock(networks: Networks) -> AsyncIterator[_Locked]:
-    async with networks.releasing, networks.database.transaction() as tx:
-        yield _Locked(networks, tx)
-
-
-async def _find_claims(locked: _Locked, suspects: Sequence[ClaimSuspect]) -> ClaimFindings:
-    """Lock the ports, and return those that nobody works on and whose claim is not their addresses.
-
-    A port that is being made cannot be locked. One transaction ends its intent and writes the port, so intents are read
-    before and after the ports. A port that was made, reserved or claimed for since is left out.
-    """
-    ids = [suspect.port_id for suspect in suspects]
-    busy = await _list_busy(locked.tx, ids)
-    ports_locked = await port_rows.lock_ports(locked.tx, ids)
-    consumers = await locked.networks.placement.get_consumers(ids) if len(busy) < len(ids) else {}
-    busy |= await _list_busy(locked.tx, ids)
+    consumers = await networks.placement.get_consumers(port_ids)
+    claims_seen = {uuid: consumers[uuid].allocations if uuid in consumers else {} for uuid in port_ids}
+    async with networks.database.transaction(snapshot=True) as tx:
+        claims_due = await store.list_claims(tx, port_ids)
+        wrong = [uuid for uuid, claim in claims_seen.items() if not is_right(claim, claims_due.get(uuid, {}))]
+        if not wrong:
+            return []
+        releasing, claiming = await claims.list_busy(tx, wrong)
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=tuple(wrong), hidden=True))
+    ports_by_id = {port.id: port for port in ports_read}
+    servers = sorted({port.device_id for port in ports_read if is_server_id(port.device_id)})
+    states = await networks.compute.get_server_states(servers)
+    busy = releasing | claiming.keys() | {port.id for port in ports_read if port.hidden}
+    busy |= {port.id for port in ports_read if port.device_id in states and states[port.device_id].unfinished}
     findings = []
-    for suspect in suspects:
-        port, consumer = ports_locked.get(suspect.port_id), consumers.get(suspect.port_id)
-        same = (port.device_id if port else None) == suspect.device_id
-        if suspect.port_id in busy or not same or (suspect.stray is not None and suspect.stray != consumer):
+    for uuid in wrong:
+        port, consumer = ports_by_id.get(uuid), consumers.get(uuid)
+        drift, owner = rules.judge_claim(uuid, port, claims_seen[uuid]), port or consumer
+        if drift is None or owner is None or uuid in busy:
             continue
-        if drift := rules.judge_claim(suspect.port_id, port, _allocations(consumer)):
-            findings.append(Finding(drift, suspect, _claim(suspect.port_id, port, consumer)))
+        claim, generation = claim_of(port.addresses if port else ()), consumer.generation if consumer else None
+        findings.append(Finding(drift, uuid, port_claim(uuid, owner.project_id, claim, generation)))
     return findings
 
 
-async def _list_busy(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """Return ports whose claim is being made or given back."""
-    releasing, claiming = await claims.list_busy(tx, port_ids)
-    return releasing | claiming
-
-
-async def _claim_locked(locked: _Locked, findings: ClaimFindings) -> list[str]:
-    return await claim_anew(locked.networks, findings)
-
-
-async def claim_anew(networks: Networks, findings: Sequence[Finding[Item, ConsumerClaim]]) -> list[str]:
+async def _claim_anew(networks: Networks, findings: ClaimFindings) -> list[str]:
     """Make the claims what they should be; one that is refused stays as it is. Return the keys of those made."""
     answers = await networks.placement.claim([ClaimGroup((finding.fact,)) for finding in findings])
     return [key for key, answer in zip(keys_of(findings), answers, strict=True) if isinstance(answer, Claimed)]
 
 
-def _claim(port_id: str, port: Port | None, consumer: ConsumerState | None) -> ConsumerClaim:
-    project_id = port.project_id if port else consumer.project_id if consumer else ""
-    return ConsumerClaim(
-        consumer_uuid=port_id,
-        generation=consumer.generation if consumer else None,
-        consumer_type=ConsumerType.PORT.value,
-        project_id=project_id,
-        user_id=consumer.user_id if consumer else project_id,
-        allocations=claim_of(port.addresses if port else ()),
-    )
-
-
-def _allocations(consumer: ConsumerState | None) -> Allocations:
-    return consumer.allocations if consumer else {}
-
-
 CLAIM_KINDS = (rules.PORT_CLAIM_SMALL, rules.PORT_CLAIM_LARGE, rules.PORT_CLAIM_IDLE, rules.PORT_CLAIM_STRAY)
-REPAIRS = dict.fromkeys(CLAIM_KINDS, _claim_locked)
-SHORT_CLAIMS = Check(pages=_list_short, hold=_lock, look=_find_claims, repairs=REPAIRS)
-LARGE_CLAIMS = Check(pages=_list_large, hold=_lock, look=_find_claims, repairs=REPAIRS)
+REPAIRS = dict.fromkeys(CLAIM_KINDS, _claim_anew)
+SHORT_CLAIMS = Check(pages=_list_holders, look=partial(_find_claims, is_right=_is_enough), repairs=REPAIRS, twice=True)
+LARGE_CLAIMS = Check(
+    pages=partial(_list_consumers, kind=ConsumerType.PORT),
+    look=partial(_find_claims, is_right=_is_no_more),
+    repairs=REPAIRS,
+    twice=True,
+)
+"""Of ports whose claim is larger than their addresses, and of ports that do not exist."""
 
 
 async def _find_unreached(networks: Networks, _all: Sequence[str]) -> list[Finding[str, None]]:
@@ -247,3 +176,36 @@ async def _find_unreached(networks: Networks, _all: Sequence[str]) -> list[Findi
 
 REACH = Check(pages=all_at_once, look=_find_unreached, repairs={rules.PORT_UNREACHED: None})
 """Nothing is repaired: the cable or the server may be in the wrong place, which only a person knows."""
+
+
+async def _find_flat_claims(networks: Networks, server_ids: Sequence[str]) -> list[Finding[str, ConsumerClaim]]:
+    """Return idle running servers whose claim of addresses differs from their addresses on flat networks.
+
+    Their claims on other networks' providers are drift too, since ports claim those addresses. Costs a row for each
+    address and each claim of a server. The generation refuses a repair of a server that something works on since.
+    """
+    consumers = await networks.placement.get_consumers(server_ids)
+    async with networks.database.transaction(snapshot=True) as tx:
+        addresses_by_server = await address_rows.list_of_servers(tx, server_ids)
+        sources = await subnet_rows.list_sources(tx, sorted({u for c in consumers.values() for u in c.allocations}))
+    providers = {source.provider_uuid for source in sources}
+    findings = []
+    for uuid, state in consumers.items():
+        addresses = addresses_by_server.get(uuid, ())
+        claim = flat.server_claim(state.allocations, addresses, providers)
+        if claim == state.allocations:
+            continue
+        has = ", ".join(address for _, address in addresses) or "no address"
+        says = f"has {has}, and claims {flat.show_claim(state.allocations, providers)}"
+        findings.append(Finding(rules.FLAT_CLAIM_WRONG.drift(uuid, says), uuid, state.claiming(claim)))
+    states = await networks.compute.get_server_states([finding.item for finding in findings]) if findings else {}
+    running = {uuid for uuid, state in states.items() if state.claiming and not state.unfinished}
+    return [finding for finding in findings if finding.item in running]
+
+
+FLAT_CLAIMS = Check(
+    pages=partial(_list_consumers, kind=ConsumerType.INSTANCE),
+    look=_find_flat_claims,
+    repairs={rules.FLAT_CLAIM_WRONG: _claim_anew},
+    twice=True,
+)

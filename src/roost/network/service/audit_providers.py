@@ -129,25 +129,19 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
 
 
 async def _delete_aggregates(networks: Networks, findings: Sequence[AggregateFinding]) -> list[str]:
-    """Delete strays. A segment that gets a subnet meanwhile is published again, with its host aggregate."""
     strays = keys_of(findings)
-    await networks.compute.delete_host_aggregates(sorted(strays))
-    async with networks.database.transaction() as tx:
-        sources = await subnet_rows.list_sources(tx)
-    renewed = [source.provider_uuid for source in sources if segments.host_aggregate(source).uuid in strays]
-    if renewed:
-        await _publish(networks, renewed)
+    await _publish(networks, await service.drop_aggregates(networks, set(strays)))
     return strays
 
 
 async def _fill_aggregates(networks: Networks, findings: Sequence[AggregateFinding]) -> list[str]:
+    wrong = keys_of(findings)
     await _publish(networks, sorted({uuid for finding in findings for uuid in finding.fact.provider_uuids}))
-    for uuid, strangers in ((finding.item, finding.fact.strangers) for finding in findings):
-        # Hosts that nobody knows are named in no publication.
-        if strangers:
-            gone = dict.fromkeys(strangers, frozenset[str]())
-            await networks.compute.set_segment_aggregates(gone, managed=frozenset({uuid}))
-    return keys_of(findings)
+    strangers = {name for finding in findings for name in finding.fact.strangers}
+    if strangers:  # no publication names hosts that nobody knows
+        gone = dict.fromkeys(sorted(strangers), frozenset[str]())
+        await networks.compute.set_segment_aggregates(gone, managed=frozenset(wrong))
+    return wrong
 
 
 AGGREGATES = Check(

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from roost.network.errors import NetworkNotFound
 from roost.network.rules import availability as rules
 from roost.network.rules.availability import NetworkAvailability
-from roost.network.service import Networks
+from roost.network.rules.revisions import pick
+from roost.network.service import Networks, reading
 from roost.network.store import addresses, ports
 from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
@@ -27,13 +28,7 @@ async def list_availabilities(
 
 async def get_availability(networks: Networks, network_id: str) -> NetworkAvailability:
     """Return one network's. Raises NetworkNotFound."""
-    availabilities = await list_availabilities(networks, [network_id])
-    if not availabilities:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return availabilities[0]
+    return pick(await list_availabilities(networks, [network_id]), NetworkNotFound, "Network", network_id)
 
 
-async def count_ports_without_address(networks: Networks) -> int:
-    """Return how many bound ports have no address."""
-    async with networks.database.connection() as connection:
-        return await ports.count_without_address(connection)
+count_ports_without_address = reading(ports.count_without_address)

@@ -4,7 +4,7 @@ Each operation takes a set and runs a fixed number of statements. The conductor 
 addresses that NICs name, which are claimed here one by one. The network gives all claims back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Subnet
@@ -12,21 +12,22 @@ from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, FixedIpR
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.leaving import find_plugged
+from roost.network.rules.macs import new_mac
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
 from roost.network.service.claims import Intents
-from roost.network.service.macs import new_mac
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
+from roost.platform.retries import retried
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -45,32 +46,23 @@ async def reserve_ports(
     networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False, make: bool = True
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """Make and reserve ports as ensure_ports does, without addresses that NICs name. make: False to change nothing."""
-    pools, refused = await check_nics(networks, servers)
-    going = [server for server in servers if server.server_id not in refused]
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
-    for start in range(0, len(going), SERVERS_MAX):
-        batch = going[start : start + SERVERS_MAX]
-        answers += await _ensure_batch(networks, batch, pools, placed=placed, make=make)
-    remaining = iter(answers)
-    return [refused.get(server.server_id) or next(remaining) for server in servers]
+    for start in range(0, len(servers), SERVERS_MAX):
+        answers += await _reserve_batch(networks, servers[start : start + SERVERS_MAX], placed=placed, make=make)
+    return answers
 
 
-async def check_nics(
-    networks: Networks, servers: Sequence[seam.ServerNics]
-) -> tuple[Pools, dict[str, seam.PortsRefused]]:
-    """Return the pools of the servers' flat networks, and by server id who cannot have an address there."""
-    ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
-    async with networks.database.connection() as connection:
-        known = [network.id for network in await store.list_networks(connection, ids) if network.flat]
-        if not known:
-            return {}, {}
-        pools: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
-        for pool in await subnets.list_subnets(connection, network_ids=known):
-            pools[pool.network_id].append(pool)
-        named = [(n.network_id, n.fixed_ip) for server in servers for n in server.nics if n.network_id and n.fixed_ip]
-        taken = await address_rows.list_holders(connection, [pair for pair in named if pair[0] in pools])
-    reasons = {server.server_id: refuse_nics(server, pools, taken) for server in servers}
-    return pools, {server_id: seam.PortsRefused(server_id, reason) for server_id, reason in reasons.items() if reason}
+async def list_pools(tx: Connection, known: Iterable[Network]) -> dict[str, list[Subnet]]:
+    """Return network id -> its pools, of the flat ones of these networks."""
+    pools: dict[str, list[Subnet]] = {network.id: [] for network in known if network.flat}
+    for pool in await subnets.list_subnets(tx, network_ids=list(pools)) if pools else ():
+        pools[pool.network_id].append(pool)
+    return pools
+
+
+def list_network_ids(servers: Sequence[seam.ServerNics]) -> list[str]:
+    """Return the networks that the servers' NICs name."""
+    return sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
 
 
 async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
@@ -103,14 +95,14 @@ async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
 async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
     """See BuildClient.release_ports."""
     server_ids = [server.server_id for server in servers]
-    named = [port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
+    named = [nic.port_id_of(server.server_id) for server in servers for nic in server.nics]
     await release_server_ports(networks, server_ids, named, restore=restore)
 
 
 async def release_server_ports(
     networks: Networks, server_ids: Sequence[str], port_ids: Sequence[str], *, restore: bool
-) -> int:
-    """Release all ports of the servers; return how many. port_ids: ports that are released if they are the servers'."""
+) -> None:
+    """Release all ports of the servers. port_ids: ports that are released if they are the servers'."""
     going = set(server_ids)
     async with networks.database.transaction() as tx:
         ports_locked = await ports.lock_server_ports(tx, port_ids, server_ids)
@@ -118,7 +110,6 @@ async def release_server_ports(
         unclaimed = await _part(networks, tx, server_ports, restore=restore)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, unclaimed)
-    return len(server_ports)
 
 
 async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> None:
@@ -211,16 +202,35 @@ async def plan_named(
     return plan.placings
 
 
+class _MadeMeanwhile(PortChanged):
+    """A MAC address was taken, or another conductor made one of the ports just now."""
+
+
+@retried(_MadeMeanwhile, most=ROUNDS_MAX)
 @after_releases
-async def _ensure_batch(
-    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
+async def _reserve_batch(
+    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
-    ids = sorted({port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
-    network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
+    """Make the ports that are missing, and reserve the users' own; return the servers' answers in order."""
+    ids = sorted({nic.port_id_of(server.server_id) for server in servers for nic in server.nics})
     async with networks.database.transaction() as tx:
-        known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
+        known = await store.lock_networks(tx, list_network_ids(servers), "existence")
+        pools = await list_pools(tx, known.values())
         async with telling(networks, tx, ids):
-            decided = await _reserve_batch(networks, tx, servers, known, ids, placed=placed, make=make)
+            ports_locked = await ports.lock_ports(tx, ids)
+            releasing, claiming = await claims.list_busy(tx, ids)
+            if releasing:
+                raise ReleasesPending(releasing)
+            refused = await _list_refused(tx, servers, pools)
+            decided = port_bindings.decide_reservations(
+                servers, known, ports_locked, claiming.keys(), refused, placed=placed, make=make
+            )
+            decided = await _within_quota(networks, tx, decided)
+            new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
+            macs = [new_mac(networks.env.random) for _ in new]
+            if new and len(await ports.insert_made(tx, new, macs, PortOrigin())) < len(new):
+                raise _MadeMeanwhile("No free MAC address was found: repeat the request.")
+            await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [
         answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, ports_locked, pools)
@@ -228,53 +238,23 @@ async def _ensure_batch(
     ]
 
 
-async def _reserve_batch(
-    networks: Networks,
-    tx: Connection,
-    servers: Sequence[seam.ServerNics],
-    known: Mapping[str, Network],
-    ids: Sequence[str],
-    *,
-    placed: bool,
-    make: bool,
-) -> list[Reservation | seam.PortsRefused]:
-    """Make the ports that are missing, and reserve the users' own. known: the networks by id, kept.
+async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pools: Pools) -> dict[str, str]:
+    """Return server id -> why it cannot have its NICs.
 
-    Raises ReleasesPending, PortChanged.
+    A flat network has no such address, a client took a port, or another server's guest has an address of one.
     """
-    for _ in range(ROUNDS_MAX):
-        ports_locked = await ports.lock_ports(tx, ids)
-        releasing, claiming = await claims.list_busy(tx, ids)
-        if releasing:
-            raise ReleasesPending(releasing)
-        lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
-        decided = port_bindings.decide_reservations(
-            servers, known, ports_locked, claiming, lost, placed=placed, make=make
-        )
-        decided = await _within_quota(networks, tx, await _refuse_plugged(tx, servers, decided))
-        new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
-        macs = [new_mac(networks.env.random) for _ in new]
-        ids_written = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
-        if len(ids_written) == len(new):
-            break
-        # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
-    else:
-        raise PortChanged("No free MAC address was found: repeat the request.")
-    await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
-    return decided
-
-
-async def _refuse_plugged(
-    tx: Connection, servers: Sequence[seam.ServerNics], decided: list[Reservation | seam.PortsRefused]
-) -> list[Reservation | seam.PortsRefused]:
-    """Return the answers, and refusals of those of whose users' ports other servers' guests may have the addresses."""
-    named = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
-    plugged = find_plugged(await leaving_rows.list_plugged(tx, list(named)), named) if named else {}
-    reasons = {named[port_id]: reason for port_id, reason in plugged.items()}
-    return [
-        seam.PortsRefused(answer.server_id, reason) if (reason := reasons.get(answer.server_id)) else answer
-        for answer in decided
-    ]
+    reasons = {}
+    if pools:
+        pairs = [(nic.network_id or "", nic.fixed_ip) for server in servers for nic in server.nics]
+        named = [(network_id, ip) for network_id, ip in pairs if network_id in pools and ip]
+        taken = await address_rows.list_holders(tx, named)
+        reasons = {s.server_id: reason for s in servers if (reason := refuse_nics(s, pools, taken))}
+    lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
+    reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in lost.items()}
+    servers_by_port = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
+    nics_left = await leaving_rows.list_plugged(tx, list(servers_by_port)) if servers_by_port else []
+    plugged = find_plugged(nics_left, servers_by_port)
+    return reasons | {servers_by_port[port_id]: reason for port_id, reason in plugged.items()}
 
 
 async def _within_quota(
@@ -291,7 +271,7 @@ def _ensured(
 ) -> seam.EnsuredPorts:
     nics = zip(server.nics, port_ids, strict=True)
     views = (
-        view_port(ports_locked[port_id], server, nic, pools)
+        view_port(ports_locked[port_id], server, pools)
         if port_id in ports_locked
         else with_pools(planned_port(server, nic, port_id), nic, pools)
         for nic, port_id in nics
@@ -299,8 +279,13 @@ def _ensured(
     return seam.EnsuredPorts(server.server_id, tuple(views))
 
 
-def view_port(port: Port, server: seam.ServerNics, nic: seam.Nic, pools: Pools) -> seam.Port:
-    """Return the port of a server's NIC as the conductor needs to know it, with its pools on a flat network."""
+def view_port(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
+    """Return a server's port as the conductor needs to know it, with its pools on a flat network.
+
+    Of a port that was attached since the server was made, the NIC has no tag.
+    """
+    nics = {nic.port_id_of(server.server_id): nic for nic in server.nics}
+    nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
     return with_pools(port_bindings.view(port, nic, server.server_id), nic, pools)
 
 
@@ -312,29 +297,25 @@ async def bind_batch(
     building: the addresses that are assigned are the builds' until they settle.
     """
     async with telling(networks, tx, {bind.port_id for bind in binds}):
-        return await _bind_batch(networks, tx, binds, building=building)
-
-
-async def _bind_batch(
-    networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool
-) -> list[seam.Bound | seam.BindRefused]:
-    ports_locked = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
-    hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
-    providers = await _lock_providers(tx, binds, ports_locked)
-    answers = [port_bindings.decide_bind(b, ports_locked.get(b.port_id), hosts.get(b.host), providers) for b in binds]
-    assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
-    shown = await _assign(
-        networks, tx, assigning, {bind.port_id: bind.server_id if building else None for bind in binds}
-    )
-    going = {
-        bind.port_id: bind.host
-        for bind, answer in zip(binds, answers, strict=True)
-        if answer is None or (isinstance(answer, Assignment) and bind.port_id in shown)
-    }
-    revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
-    # Whoever is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
-    refused = [bind for bind in binds if bind.port_id not in going]
-    await ports.touch(tx, [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
+        ports_locked = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
+        hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
+        providers = await _lock_providers(tx, binds, ports_locked)
+        answers = [
+            port_bindings.decide_bind(bind, ports_locked.get(bind.port_id), hosts.get(bind.host), providers)
+            for bind in binds
+        ]
+        assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
+        servers = {bind.port_id: bind.server_id if building else None for bind in binds}
+        shown = await _assign(networks, tx, assigning, servers)
+        going = {
+            bind.port_id: bind.host
+            for bind, answer in zip(binds, answers, strict=True)
+            if answer is None or (isinstance(answer, Assignment) and bind.port_id in shown)
+        }
+        revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
+        # Who is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
+        refused = [bind for bind in binds if bind.port_id not in going]
+        await resources.touch(tx, "port", [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):

@@ -6,10 +6,9 @@ transaction, in which the ledger agrees or refuses. So no state in between offer
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
@@ -210,19 +209,22 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
         network_ids |= {item.id: item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))}
         subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
         counts = Counter(subnet.network_id for subnet in subnets)
-        by_network = {item.network_id: item for item in subnets if counts[item.network_id] == 1}
-        # It was on the network and is on a segment, or the other way round.
-        providers_left = [
-            u for u, n in network_ids.items() if n in by_network and (u == n) == bool(by_network[n].segment_id)
-        ]
-        lone = [by_network[network_ids[uuid]] for uuid in providers_left]
-        sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone]) if lone else []
-        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in lone]) if lone else []
-        moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids))) if port_ids else []
+        lone_by_provider = {
+            uuid: subnet
+            for uuid, network_id in network_ids.items()
+            for subnet in subnets
+            if subnet.network_id == network_id and counts[network_id] == 1
+            # It was on the network and is on a segment, or the other way round.
+            if (uuid == network_id) == bool(subnet.segment_id)
+        }
+        lone = list(lone_by_provider.values())
+        sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone])
+        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in lone])
+        moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
     if not moving:
         return False
     states = [_state(source.provider_uuid, source, {}) for source in sources]
-    states += [_state(uuid, None, {}) for uuid in sorted(providers_left)]
+    states += [_state(uuid, None, {}) for uuid in sorted(lone_by_provider)]
     with suppress(_PublishedMeanwhile):
         return await _reshape(networks, states, moving)
     return False
@@ -237,38 +239,43 @@ async def set_hosts(
     coming and going meanwhile.
     """
     names = sorted(physical_networks_by_host)
-    reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
+    reached = {name: frozenset(physical_networks_by_host[name]) for name in names}
     async with networks.database.transaction() as tx:
-        await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
-    applied: _Membership | None = None
+        await store.set_hosts(tx, [Host(name, reached[name], cells_by_host.get(name, CELL_DEFAULT)) for name in names])
+    await _place_hosts(networks, names=names)
+
+
+async def _place_hosts(
+    networks: Networks, sources: Sequence[ProviderSource] | None = None, *, names: Sequence[str] | None = None
+) -> None:
+    """Make the sources' host aggregates, and put the hosts in them, again until nothing changes meanwhile.
+
+    sources, names: None for all that there are by now. Raises PublicationPending when changes go on.
+    """
+    applied: tuple[Mapping[str, frozenset[str]], frozenset[str]] | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.connection() as connection:
-            sources = await subnet_rows.list_sources(connection)
-            membership = _membership(await store.list_hosts(connection, names), sources)
-        if membership == applied:
+            sources_now = await subnet_rows.list_sources(connection) if sources is None else sources
+            hosts = await store.list_hosts(connection, names)
+        aggregates = {item.uuid: item for item in map(segments.host_aggregate, sources_now)}
+        by_host, managed = segments.aggregates_by_host(hosts, sources_now), frozenset(aggregates)
+        if (by_host, managed) == applied:
             return
         # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
-        gone = applied.managed - membership.managed if applied else frozenset()
+        gone = applied[1] - managed if applied else frozenset()
         await networks.compute.delete_host_aggregates(sorted(gone))
-        await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
-        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
-        applied = membership
+        await networks.compute.ensure_host_aggregates(list(aggregates.values()))
+        await networks.compute.set_segment_aggregates(by_host, managed=managed)
+        applied = by_host, managed
     raise PublicationPending
-
-
-class _Membership(Struct, frozen=True):
-    """Which of the managed host aggregates each host should be in."""
-
-    by_host: Mapping[str, frozenset[str]]
-    managed: frozenset[str]
 
 
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Set host aggregates and providers as they should be. Return the providers that stay because they are in use."""
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx, provider_uuids)
-    await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
-    await _place_hosts(networks, sources)
+    if sources:
+        await _place_hosts(networks, sources)
     states = {source.provider_uuid: capacity.provider_state(source) for source in sources}
     crash_point("publish.before-inventory")
     await networks.placement.ensure_providers([state for state in states.values() if state is not None])
@@ -285,49 +292,21 @@ async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
 
 
 async def _drop_plain_aggregates(networks: Networks) -> None:
-    """Delete the host aggregates of physical networks on which no network without segments is left.
-
-    A network that was made meanwhile is published again, which makes its host aggregate again.
-    """
+    """Delete the host aggregates of physical networks on which no network without segments is left."""
     states = await networks.compute.list_host_aggregates()
     plain = {uuid for uuid, item in states.items() if segments.is_plain_aggregate(HostAggregateState(uuid, item.name))}
-    unneeded = plain - (await _plain_networks(networks)).keys()
-    if not unneeded:
-        return
-    await networks.compute.delete_host_aggregates(sorted(unneeded))
-    meanwhile = await _plain_networks(networks)
-    again = [network_id for uuid in unneeded for network_id in meanwhile.get(uuid, ())]
-    async with networks.database.transaction() as tx:
-        await publications.want(tx, again)
-
-
-async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
-    """Return host aggregate -> the networks without segments that it is for."""
     async with networks.database.connection() as connection:
-        network_ids = await subnet_rows.list_plain_networks(connection)
-    return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in network_ids.items()}
+        physical_networks = await subnet_rows.list_plain_networks(connection)
+    await drop_aggregates(networks, plain - {segments.plain_aggregate(name).uuid for name in physical_networks})
 
 
-async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:
-    """Put all hosts in the sources' host aggregates, again until no host changed meanwhile.
-
-    Raises PublicationPending when hosts keep changing.
-    """
-    applied: _Membership | None = None
-    for _ in range(ROUNDS_MAX):
-        async with networks.database.connection() as connection:
-            membership = _membership(await store.list_hosts(connection), sources)
-        if membership == applied or not membership.managed:
-            return
-        await networks.compute.set_segment_aggregates(membership.by_host, managed=membership.managed)
-        applied = membership
-    raise PublicationPending
-
-
-def _membership(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> _Membership:
-    managed = frozenset(segments.host_aggregate(source).uuid for source in sources)
-    return _Membership(segments.aggregates_by_host(hosts, sources), managed)
-
-
-def _host_aggregates(sources: Sequence[ProviderSource]) -> list[HostAggregateState]:
-    return list({item.uuid: item for item in map(segments.host_aggregate, sources)}.values())
+async def drop_aggregates(networks: Networks, uuids: Set[str]) -> list[str]:
+    """Delete host aggregates. The providers that need one of them by now are due again, and returned."""
+    if not uuids:
+        return []
+    await networks.compute.delete_host_aggregates(sorted(uuids))
+    async with networks.database.transaction() as tx:
+        sources = await subnet_rows.list_sources(tx)
+        needing = [source.provider_uuid for source in sources if segments.host_aggregate(source).uuid in uuids]
+        await publications.want(tx, needing)
+    return needing

@@ -14,6 +14,7 @@ from msgspec import Struct
 from roost.network.errors import IpAddressGenerationFailure, PortChanged
 from roost.network.model.ports import Port
 from roost.network.rules import addressing
+from roost.network.rules.holdings import port_claim
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, ports
@@ -27,8 +28,6 @@ from roost.seams.placement import (
     Allocations,
     Claimed,
     ClaimGroup,
-    ConsumerClaim,
-    ConsumerType,
     Rule,
     add_allocations,
 )
@@ -70,25 +69,21 @@ class Intents:
         The ports are locked, or do not exist yet. anew: whoever has an intent of one was cut off.
         """
         if anew:
-            await store.delete_intents(tx, await store.list_tickets(tx, list(port_ids)))
+            _releasing, tickets = await store.list_busy(tx, list(port_ids))
+            await store.delete_intents(tx, tickets)
         opened = await store.insert_intents(tx, sorted(port_ids), self._networks.settings.intent_s) if port_ids else {}
         self.tickets |= opened
         for port_id in port_ids:
             if port_id not in opened:
                 raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
 
-    async def close(self, tx: Connection, port_ids: Collection[str]) -> dict[str, PortChanged]:
-        """End the intents of these ports; return by port id the error of each whose intent was gone.
+    async def close(self, tx: Connection) -> dict[str, PortChanged]:
+        """End the intents, as what was claimed is given; return by port id the error of each that was gone.
 
         The reconciler may have given the claim of such a port back.
         """
-        closed = await store.delete_intents(tx, {port_id: self.tickets[port_id] for port_id in port_ids})
-        return {port_id: _too_late(port_id) for port_id in port_ids if port_id not in closed}
-
-    async def close_one(self, tx: Connection, port_id: str) -> None:
-        """Say that this transaction gives what was claimed. Raises PortChanged when the intent is gone."""
-        for error in (await self.close(tx, [port_id])).values():
-            raise error
+        closed = await store.delete_intents(tx, self.tickets)
+        return {port_id: _too_late(port_id) for port_id in self.tickets if port_id not in closed}
 
     async def claim(self, port: Port | BuildPort, placings: tuple[Placing, ...], claim_held: Allocations) -> Placing:
         """Claim one of the placings for a port with an open intent; return it. Raises the error that `claim` returns.
@@ -109,7 +104,8 @@ class Intents:
         now = (await ports.lock_ports(tx, [port.id])).get(port.id)
         if now is None or now.revision != port.revision:
             raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-        await self.close_one(tx, port.id)
+        for error in (await self.close(tx)).values():
+            raise error
         return now
 
     async def __aenter__(self) -> "Intents":
@@ -143,9 +139,9 @@ async def expire_intents(networks: Networks) -> int:
         expired = await store.list_expired_intents(tx, INTENTS_MAX)
         if not expired:
             return 0
-        await ports.lock_ports(tx, expired)
-        gone = await store.delete_expired_intents(tx, expired)
-        return len(await store.release_hanging(tx, gone))
+        await ports.lock_ports(tx, list(expired))
+        gone = await store.delete_intents(tx, expired)
+        return len(await store.release_hanging(tx, sorted(gone)))
 
 
 async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
@@ -162,16 +158,19 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
         if want.ticket is not None and want.port_id not in generations
     }
     # What is full is not claimed, or a network that is full all over would cost a claim for each of its segments.
-    untried = {want.port_id: _with_room(addresses_left, want.placings) for want in wants}
+    untried = {
+        want.port_id: [placing for placing in want.placings if _room(addresses_left, _counted(placing)) > 0]
+        for want in wants
+    }
     crash_point("port.before-claim")
-    waiting = [want for want in wants if want.port_id not in answers and untried[want.port_id]]
-    while waiting:
-        placings = {want.port_id: _take_best(addresses_left, untried, want.port_id) for want in waiting}
+    while waiting := [want for want in wants if want.port_id not in answers and untried[want.port_id]]:
+        placings = {want.port_id: _take_best(addresses_left, untried[want.port_id]) for want in waiting}
         claiming = [want for want in waiting if placings[want.port_id].claimed]
-        groups = [
-            ClaimGroup((_consumer_claim(want, placings[want.port_id], generations.get(want.port_id)),))
-            for want in claiming
-        ]
+        groups = []
+        for want in claiming:
+            allocations = add_allocations(want.claim_held, placings[want.port_id].claim)
+            generation = generations.get(want.port_id)
+            groups.append(ClaimGroup((port_claim(want.port_id, want.project_id, allocations, generation),)))
         results = await networks.placement.claim(groups) if groups else []
         refusals = {
             want.port_id: result
@@ -185,7 +184,6 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
             elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in refusal.shortfalls):
                 text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
                 answers[want.port_id] = PortChanged(text)
-        waiting = [want for want in waiting if want.port_id not in answers and untried[want.port_id]]
     crash_point("port.after-claim")
     return answers | await _describe_exhausted(networks, [want for want in wants if want.port_id not in answers])
 
@@ -200,23 +198,12 @@ async def _read_generations(networks: Networks, wants: Sequence[Want]) -> dict[s
         return {}
     consumers = await networks.placement.get_consumers([want.port_id for want in wants])
     async with networks.database.connection() as connection:
-        tickets = await store.list_tickets(connection, [want.port_id for want in wants])  # R7
+        _releasing, tickets = await store.list_busy(connection, [want.port_id for want in wants])  # R7
     return {
         want.port_id: consumers[want.port_id].generation if want.port_id in consumers else None
         for want in wants
         if tickets.get(want.port_id) == want.ticket
     }
-
-
-def _consumer_claim(want: Want, placing: Placing, generation: int | None) -> ConsumerClaim:
-    return ConsumerClaim(
-        consumer_uuid=want.port_id,
-        generation=generation,
-        consumer_type=ConsumerType.PORT.value,
-        project_id=want.project_id,
-        user_id=want.project_id,
-        allocations=add_allocations(want.claim_held, placing.claim),
-    )
 
 
 async def _list_addresses_left(networks: Networks, wants: Sequence[Want]) -> AddressesLeft:
@@ -241,7 +228,10 @@ def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
 
 
 def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
-    """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room."""
+    """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room.
+
+    One without room is tried last: giving an address then says which subnet is full.
+    """
     return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
 
 
@@ -250,22 +240,15 @@ def _room(addresses_left: AddressesLeft, needs: Mapping[tuple[str, ...], int]) -
     return min((addresses_left.get(key, 0) // amount for key, amount in needs.items()), default=1)
 
 
-def _with_room(addresses_left: AddressesLeft, placings: Sequence[Placing]) -> list[Placing]:
-    """Return the placings that have room.
+def _take_best(addresses_left: AddressesLeft, untried: list[Placing]) -> Placing:
+    """Take the best placing off the untried ones, and what it needs off what is left; return it."""
 
-    Where no placing has room in subnets that are no capacity, all are returned: trying one says which subnet is full.
-    """
-    roomy = [placing for placing in placings if _room(addresses_left, _uncounted(placing)) > 0] or placings
-    return [placing for placing in roomy if _room(addresses_left, _counted(placing)) > 0]
-
-
-def _take_best(addresses_left: AddressesLeft, untried: Mapping[str, list[Placing]], port_id: str) -> Placing:
     def worth(placing: Placing) -> tuple[bool, int, int, int]:
         roomy = _room(addresses_left, _uncounted(placing)) > 0
         return roomy, -placing.rank, len(placing.demands), _room(addresses_left, _counted(placing))
 
-    best = max(untried[port_id], key=worth)
-    untried[port_id].remove(best)
+    best = max(untried, key=worth)
+    untried.remove(best)
     for key, amount in (_counted(best) + _uncounted(best)).items():
         addresses_left[key] = addresses_left.get(key, 0) - amount
     return best

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from roost.network.errors import PortChanged, PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.rules.leaving import find_plugged, list_leaving
+from roost.network.rules.macs import new_mac
 from roost.network.service import Networks, addresses, capacity
-from roost.network.service.macs import new_mac
 from roost.network.service.unknown_guests import MAC_ROUNDS_MAX
 from roost.network.store import addresses as address_rows
 from roost.network.store import leaving as store
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
+from roost.network.store import unknown_guests as guest_rows
 from roost.platform.database import Connection
 
 PORTS_MAX = 500
@@ -61,8 +63,8 @@ async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -
             await address_rows.lock_subnets(tx, await store.list_subnets(tx, list(locked)))
             locked = await port_rows.lock_ports(tx, list(locked))  # R47
             given_up = [item for port in locked.values() for item in port.addresses]
-            await port_rows.delete(tx, list(locked))
-            await store.delete_listed(tx, locked)
+            await resources.delete(tx, "port", list(locked))
+            await guest_rows.set_listed(tx, locked, [], [])
             await addresses.take_back(tx, given_up)
         await capacity.publish_now(networks, sorted({item.provider_uuid for item in given_up}))
     return len(going)

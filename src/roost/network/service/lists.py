@@ -10,4 +10,4 @@ FILTERS, SORTED, KEYS = store.FILTERS, store.SORTED, store.KEYS
 async def list_rows(networks: Networks, kind: ListKind, query: ListQuery) -> list[ListRow]:
     """Return a page, in the order in which it is shown."""
     async with networks.database.connection() as connection:
-        return await store.list_rows(connection, kind, query)
+        return [row for row, _ in await store.list_rows(connection, kind, query)]

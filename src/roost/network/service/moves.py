@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
-from roost.network.rules.flat import Pools
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, subnets
+from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import networks as network_rows
 from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
@@ -24,16 +23,18 @@ from roost.seams.placement import ConsumerState, covers_allocations
 
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
     """See MoveClient.read_ports."""
-    pools, _ = await builds.check_nics(networks, servers)
+    async with networks.database.connection() as connection:
+        known = await network_rows.list_networks(connection, builds.list_network_ids(servers))
+        pools = await builds.list_pools(connection, known)
     ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
     answers = []
     for server in servers:
-        order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]
-        own_ports = [
-            port for port in ports_read if (port.device_id, port.project_id) == (server.server_id, server.project_id)
-        ]
+        order = [nic.port_id_of(server.server_id) for nic in server.nics]
+        own = (server.server_id, server.project_id)
+        own_ports = [port for port in ports_read if (port.device_id, port.project_id) == own]
         own_ports.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
-        answers.append(seam.EnsuredPorts(server.server_id, tuple(_view(port, server, pools) for port in own_ports)))
+        views = tuple(builds.view_port(port, server, pools) for port in own_ports)
+        answers.append(seam.EnsuredPorts(server.server_id, views))
     return answers
 
 
@@ -48,13 +49,6 @@ async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> lis
     return ports_read
 
 
-def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
-    """Return the port of the NIC that the server requested; of a port attached since, the NIC has no tag."""
-    nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
-    nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
-    return builds.view_port(port, server, nic, pools)
-
-
 async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
     """See MoveClient.add_bindings."""
     async with networks.database.transaction() as tx:
@@ -65,23 +59,22 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
         answers: list[str | None] = []
         for port_id, host_name in hosts_by_port:
             port, host = ports_locked.get(port_id), hosts.get(host_name)
+            provider = providers.get(port.provider_uuid or "") if port else None
             if port is None:
                 answers.append(f"Port {port_id} is gone.")
-                continue
-            provider = providers.get(port.provider_uuid or "")
-            if provider is not None and not segments.reaches(host, provider.physical_network):
+            elif provider is not None and not segments.reaches(host, provider.physical_network):
                 answers.append(f"Host {host_name} does not reach physical network {provider.physical_network}.")
-                continue
-            if port.host != host_name:
-                binding = Binding(
-                    host=host_name,
-                    vnic_type=port.vnic_type,
-                    profile=port.binding_profile,
-                    vif_type=VIF_TYPE_BOUND,
-                    active=False,
-                )
-                await store.put(tx, port_id, binding)
-            answers.append(None)
+            else:
+                answers.append(None)
+                if port.host != host_name:
+                    binding = Binding(
+                        host=host_name,
+                        vnic_type=port.vnic_type,
+                        profile=port.binding_profile,
+                        vif_type=VIF_TYPE_BOUND,
+                        active=False,
+                    )
+                    await store.put(tx, port_id, binding)
         return answers
 
 
@@ -95,7 +88,7 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
             for port in ports_locked.values()
             if port.device_id == server_id
         ]
-        await ports.touch(tx, await store.delete(tx, pairs))
+        await resources.touch(tx, "port", await store.delete(tx, pairs))
 
 
 async def return_ports(
@@ -137,14 +130,6 @@ def _is_of(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
     return port is not None and port.device_id == bind.server_id
 
 
-class _Refused(Exception):
-    """The port keeps its addresses: the savepoint is rolled back."""
-
-    def __init__(self, answer: seam.BindRefused) -> None:
-        super().__init__(answer)
-        self.answer = answer
-
-
 async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
     """See MoveClient.readdress_ports.
 
@@ -178,16 +163,16 @@ async def _readdress(
     if not covers_allocations(consumer.allocations if consumer else {}, claim_wanted):
         reason = f"Port {bind.port_id} holds no claim for the address that it is to get."
         return seam.BindRefused(bind.port_id, reason, changed=True)
-    try:
-        async with tx.transaction():
-            await addresses.take_back(tx, port_addresses)
-            (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
-            if isinstance(answer, seam.BindRefused):
-                raise _Refused(answer)
-    except _Refused as refusal:
-        if not refusal.answer.changed:
-            await ports.touch(tx, [bind.port_id])  # as bind_batch does, which was rolled back
-        return refusal.answer
+    savepoint = tx.transaction()
+    await savepoint.start()
+    await addresses.take_back(tx, port_addresses)
+    (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
+    if isinstance(answer, seam.Bound):
+        await savepoint.commit()
+        return answer
+    await savepoint.rollback()
+    if not answer.changed:
+        await resources.touch(tx, "port", [bind.port_id])  # as bind_batch did
     return answer
 
 

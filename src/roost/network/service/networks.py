@@ -18,18 +18,17 @@ from roost.network.model.networks import (
     Link,
     Network,
     NetworkChanges,
-    NetworkOwner,
     NetworkRequest,
     Segment,
     SegmentChanges,
     SegmentRequest,
 )
 from roost.network.rules import flat, links, uses
-from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, capacity, quotas
+from roost.network.rules.revisions import pick, pick_revision
+from roost.network.service import Networks, capacity, quotas, reading
 from roost.network.service.capacity import Taken
 from roost.network.service.subnets import take
-from roost.network.store import addresses, ports
+from roost.network.store import addresses, ports, resources
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import publications as publication_rows
@@ -48,27 +47,11 @@ async def list_networks(networks: Networks, ids: Sequence[str] | None = None) ->
 
 async def get_network(networks: Networks, network_id: str) -> Network:
     """Return one network. Raises NetworkNotFound."""
-    networks_read = await list_networks(networks, [network_id])
-    if not networks_read:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return networks_read[0]
+    return pick(await list_networks(networks, [network_id]), NetworkNotFound, "Network", network_id)
 
 
-async def list_reachable(networks: Networks, project_id: str) -> dict[str, NetworkOwner]:
-    """Return the networks that the project owns, and those that everybody may use."""
-    async with networks.database.transaction() as tx:
-        return await store.list_reachable(tx, project_id)
-
-
-async def list_segments(
-    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
-) -> list[Segment]:
-    """Return segments by id.
-
-    ids, network_ids: of which segments; None is any.
-    """
-    async with networks.database.transaction() as tx:
-        return await store.list_segments(tx, ids, network_ids=network_ids)
+list_reachable = reading(store.list_reachable)
+list_segments = reading(store.list_segments)
 
 
 async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) -> list[Network]:
@@ -80,10 +63,15 @@ async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) 
     new = networks.stamp(Network, wanted)
     for network in new:
         flat.refuse_network(network)
-    segments = [_segment(networks, network, link) for network in new for link in _links(network)]
+    wanted_segments = [
+        SegmentRequest(network_id=network.id, name=None, description="", **msgspec.structs.asdict(link))
+        for network in new
+        for link in _links(network)
+    ]
+    segments = networks.stamp(Segment, wanted_segments)
     async with networks.database.transaction() as tx:
         await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in new))
-        await store.insert_networks(tx, new)
+        await resources.insert(tx, "network", new)
         await _insert_segments(tx, segments)
         networks_read = await _with_links(tx, await store.list_networks(tx, [network.id for network in new]))
     by_id = {network.id: network for network in networks_read}
@@ -108,7 +96,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
         if changes.mtu is not None:
             links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
         fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
-        await store.update_network(tx, msgspec.structs.replace(network, **fields))
+        await resources.update(tx, "network", [msgspec.structs.replace(network, **fields)])
         await notice_rows.note_networks(tx, [network_id] if changes.mtu not in (None, network.mtu) else [])
     return await get_network(networks, network_id)
 
@@ -149,7 +137,7 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
             segment = msgspec.structs.replace(segment, name=changes.name or None)
         if changes.description is not None:
             segment = msgspec.structs.replace(segment, description=changes.description)
-        await store.update_segment(tx, segment)
+        await resources.update(tx, "segment", [segment])
         return (await store.list_segments(tx, [segment_id]))[0]
 
 
@@ -164,9 +152,9 @@ async def delete_network(networks: Networks, network_id: str, *, revision: int |
 
     async def change(tx: Connection) -> Taken:
         network, providers = await _lock_unused(tx, network_id, revision)
-        await subnet_rows.delete_subnets(tx, network.subnet_ids)
-        await store.delete_segments(tx, network.segment_ids)
-        await store.delete_network(tx, network_id)
+        await resources.delete(tx, "subnet", network.subnet_ids)
+        await resources.delete(tx, "segment", network.segment_ids)
+        await resources.delete(tx, "network", [network_id])
         return Taken(provider_uuids=providers)
 
     in_use = (
@@ -205,30 +193,24 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
         subnets = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
         if subnets:
             raise SegmentInUse(f"Segment {segment_id} still has {len(subnets)} subnets: delete them first.")
-        await store.delete_segments(tx, [segment_id])
+        await resources.delete(tx, "segment", [segment_id])
         await publication_rows.want(tx, [segment_id])
     await capacity.publish(networks, [segment_id])
 
 
 async def _lock_network(tx: Connection, network_id: str, revision: int | None) -> Network:
     """Lock the network and return it. Raises NetworkNotFound, RevisionNumberConstraintFailed."""
-    network = await store.lock_network(tx, network_id)
-    if network is None:
-        raise NetworkNotFound(f"Network {network_id} could not be found.")
-    refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
-    return network
+    networks_locked = await store.lock_networks(tx, [network_id])
+    return pick_revision(list(networks_locked.values()), NetworkNotFound, "Network", network_id, revision)
 
 
 async def _lock_segment(tx: Connection, segment_id: str, revision: int | None) -> Segment:
     """Lock the segment's network; return the segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     segments_read = await store.list_segments(tx, [segment_id])
     if segments_read:
-        await store.lock_network(tx, segments_read[0].network_id)
+        await store.lock_networks(tx, [segments_read[0].network_id])
         segments_read = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
-    if not segments_read:
-        raise SegmentNotFound(f"Segment {segment_id} could not be found.")
-    refuse_other_revision("Segment", segment_id, has=segments_read[0].revision, wanted=revision)
-    return segments_read[0]
+    return pick_revision(segments_read, SegmentNotFound, "Segment", segment_id, revision)
 
 
 async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
@@ -241,12 +223,18 @@ async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
         for index, segment in enumerate(new)
     ]
     if ordered:
-        await store.insert_segments(tx, ordered)
+        await resources.insert(tx, "segment", ordered)
 
 
 async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[Network]:
-    by_network = await store.list_links(tx, [network.id for network in networks_read])
-    return [msgspec.structs.replace(network, links=tuple(by_network.get(network.id, ()))) for network in networks_read]
+    """Return the networks with the links of their segments, in their order."""
+    segments = await store.list_segments(tx, network_ids=[network.id for network in networks_read])
+    links_by_network: dict[str, list[Link]] = {}
+    for segment in sorted(segments, key=lambda segment: (segment.created_at, segment.id)):
+        links_by_network.setdefault(segment.network_id, []).append(segment.link)
+    return [
+        msgspec.structs.replace(network, links=tuple(links_by_network.get(network.id, ()))) for network in networks_read
+    ]
 
 
 def _links(network: Network) -> tuple[Link, ...]:
@@ -254,16 +242,3 @@ def _links(network: Network) -> tuple[Link, ...]:
     if network.links or network.network_type is None:
         return network.links
     return (Link(network.network_type, network.physical_network, network.segmentation_id),)
-
-
-def _segment(networks: Networks, network: Network, link: Link) -> Segment:
-    return Segment(
-        id=networks.env.new_uuid(),
-        network_id=network.id,
-        name=None,
-        description="",
-        **msgspec.structs.asdict(link),
-        revision=1,
-        created_at=network.created_at,
-        updated_at=network.updated_at,
-    )

@@ -87,8 +87,9 @@ async def _refuse_gone(networks: Networks, server_id: str) -> None:
 
 
 async def _take(networks: Networks, wanted: AgentPort) -> Port:
-    port_id = port_bindings.port_id(wanted.server_id, wanted.nic)
-    before = await _find(networks, port_id)
+    port_id = wanted.nic.port_id_of(wanted.server_id)
+    ports_read = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
+    before = ports_read[0] if ports_read else None
     if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):
         return before
     if before is not None and wanted.revision not in (None, before.revision):
@@ -129,7 +130,8 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
         bind = _port_bind(wanted, port, provider_uuid, tuple(resources))
         if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
             return
-        port = await _read_again(networks, wanted, port)
+        port_now = await port_service.get_port(networks, port.id)  # a refused bind has raised its revision
+        port = port_bindings.view(port_now, wanted.nic, wanted.server_id)
     async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
             state = await addresses.read_network(tx, port.network_id, wanted.host)
@@ -153,8 +155,8 @@ async def _bind(
     provider_uuid = placing.provider_uuid if placing and placing.claimed else None
     bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
     async with networks.database.transaction() as tx:
-        if intents is not None:
-            await intents.close_one(tx, port.id)
+        for error in (await intents.close(tx) if intents else {}).values():
+            raise error
         (answer,) = await builds.bind_batch(networks, tx, [bind])
         if isinstance(answer, seam.BindRefused):
             raise Conflict(answer.reason)
@@ -171,13 +173,3 @@ def _port_bind(
         revision=port.revision,
         claimed=claimed,
     )
-
-
-async def _read_again(networks: Networks, wanted: AgentPort, port: seam.Port) -> seam.Port:
-    """Return the port after a refused bind, which raised its revision. Raises PortNotFound."""
-    return port_bindings.view(await port_service.get_port(networks, port.id), wanted.nic, wanted.server_id)
-
-
-async def _find(networks: Networks, port_id: str) -> Port | None:
-    ports_read = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
-    return ports_read[0] if ports_read else None

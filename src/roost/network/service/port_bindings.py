@@ -15,10 +15,12 @@ from roost.network.errors import (
 )
 from roost.network.model.ports import VIF_TYPE_BOUND, Binding, PortChanges, PortFilter
 from roost.network.rules import requests
+from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, port_updates
 from roost.network.service.notifications import telling
 from roost.network.store import port_bindings as store
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
 
 
 async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
@@ -28,9 +30,7 @@ async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
     """
     async with networks.database.transaction(snapshot=True) as tx:
         ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
-        if not ports_read:
-            raise PortNotFound(f"Port {port_id} could not be found.")
-        return await port_updates.list_bindings(tx, ports_read[0])
+        return await port_updates.list_bindings(tx, pick(ports_read, PortNotFound, "Port", port_id))
 
 
 async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
@@ -53,7 +53,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
         state = await addresses.read_network(tx, port.network_id, wanted.host)
         requests.refuse_host(port, port.addresses, state)
         await store.put(tx, port_id, binding_new)
-        await port_rows.touch(tx, [port_id])
+        await resources.touch(tx, "port", [port_id])
     return binding_new
 
 
@@ -73,10 +73,10 @@ async def update_binding(
         if binding.active:
             new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
             async with telling(networks, tx, [port_id]):
-                await port_rows.update(tx, new)
+                await resources.update(tx, "port", [new])
         else:
             await store.put(tx, port_id, changed)
-            await port_rows.touch(tx, [port_id])
+            await resources.touch(tx, "port", [port_id])
     return changed
 
 
@@ -90,7 +90,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
             await store.delete(tx, [(port_id, host)])
-            await port_rows.touch(tx, [port_id])
+            await resources.touch(tx, "port", [port_id])
             return
     try:
         await port_updates.update_port(networks, port_id, PortChanges(host="", revision=port.revision))

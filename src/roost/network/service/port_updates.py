@@ -23,19 +23,20 @@ from roost.network.rules import port_security, readdressing, requests, uses
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.macs import canonical_mac
 from roost.network.rules.port_bindings import is_of_server, is_server_id
+from roost.network.rules.readdressing import Matched
 from roost.network.rules.requests import Placing
-from roost.network.rules.revisions import refuse_other_revision
-from roost.network.service import Networks, addresses, automatic, leaving, notices, releases
+from roost.network.rules.revisions import pick_revision
+from roost.network.service import Networks, addresses, leaving, notices, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
 from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, port_bindings
+from roost.network.store import claims, port_bindings, resources
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.seams.placement import Allocations, add_allocations, covers_allocations, same_allocations
+from roost.seams.placement import covers_allocations, same_allocations
 
 
 class _Change(Struct, frozen=True):
@@ -43,8 +44,7 @@ class _Change(Struct, frozen=True):
 
     before: the port as it was locked. dropped: addresses that it loses. placings: alternatives for the addresses that
     it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is larger than the
-    addresses once they are written. renews: the addresses that follow from its MAC change. keeps_binding: the active
-    binding becomes an inactive one.
+    addresses once they are written. keeps_binding: the active binding becomes an inactive one.
     """
 
     before: Port
@@ -53,15 +53,11 @@ class _Change(Struct, frozen=True):
     placings: tuple[Placing, ...] = ()
     needs_claim: bool = False
     trims: bool = False
-    renews: bool = False
     keeps_binding: bool = False
 
 
-class Owner(Struct, frozen=True):
-    """Who has a port; is_server: a server of this cloud."""
-
-    device_id: str = ""
-    is_server: bool = False
+Owner = tuple[str, bool]
+"""The device that has a port, and whether it is a server of this cloud."""
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> None:
@@ -72,11 +68,15 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
     """
     if changes.fixed_ips is not None or changes.host:
         await refuse_while_recovering(networks)
-    owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
+    owner = await find_owner(networks, port_id) if changes.host is not None else None
     async with Intents(networks) as intents:
         change, servers = await _begin(networks, intents, port_id, changes, owner, activates=activates)
         if change.needs_claim:
-            servers = await _claim_and_write(networks, change, intents)
+            placing = await intents.claim(change.before, change.placings, claim_of(change.before.addresses))
+            async with networks.database.transaction() as tx:
+                await intents.resume(tx, change.before)
+                servers = await _write(networks, tx, change, [placing])
+            crash_point("port.after-assign")
     await notices.tell_now(networks, servers)
     if change.trims:
         crash_point("port.after-unassign")
@@ -85,40 +85,40 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
 
 @after_releases
 async def _begin(
-    networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner, *, activates: bool
+    networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
 ) -> tuple[_Change, list[str]]:
-    """Write a change that needs no claim; open an intent for one that does. Return it and the servers to be told."""
+    """Write a change that needs no claim; open an intent for one that does. Return it and the servers to be told.
+
+    Raises ReleasesPending while the port's claim is being given back.
+    """
     async with networks.database.transaction() as tx:
-        change = await _decide(networks, tx, port_id, changes, owner, activates=activates)
+        port = await lock_for_client(tx, port_id, changes.revision)
+        if changes.device_id not in (None, "", port.device_id):
+            await leaving.refuse_plugged(tx, port, changes.device_id)
+        device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
+        requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
+        if owner is not None and changes.device_id in (None, port.device_id) and changes.host != (port.host or ""):
+            _refuse_leaving(port, owner)
+        releasing, _claiming = await claims.list_busy(tx, [port_id])
+        if releasing:
+            text = f"The claim of port {port_id} is still being given back: repeat the request."
+            raise ReleasesPending(releasing, text)
+        if activates:
+            changes = await _activation(tx, port, changes.host or "")
+        change = await _plan(tx, port, changes, activates=activates)
+        await addresses.refuse_taken(tx, change.placings)
         if not change.needs_claim:
             return change, await _write(networks, tx, change, change.placings)
-        await addresses.refuse_taken(tx, change.placings)
         await intents.open(tx, [port_id])
         return change, []
 
 
-async def _decide(
-    networks: Networks, tx: Connection, port_id: str, changes: PortChanges, owner: Owner, *, activates: bool
-) -> _Change:
-    """Lock the port; return what the change does to it. Raises ReleasesPending while its claim is being given back."""
-    port = await lock_for_client(tx, port_id, changes.revision)
-    if changes.device_id not in (None, "", port.device_id):
-        await leaving.refuse_plugged(tx, port, changes.device_id)
-    device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
-    requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
-    if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
-        _refuse_leaving(port, owner)
-    releasing, _claiming = await claims.list_busy(tx, [port_id])
-    if releasing:
-        raise ReleasesPending(releasing, f"The claim of port {port_id} is still being given back: repeat the request.")
-    if activates:
-        binding = binding_on(port_id, changes.host or "", await list_bindings(tx, port))
-        if binding.active:
-            raise PortBindingAlreadyActive(f"Binding for port {port_id} on host {binding.host} is already active.")
-        changes = PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
-    change = await _plan(tx, port, changes)
-    renews = readdressing.renews(port, change.port)
-    return msgspec.structs.replace(change, renews=renews, keeps_binding=activates)
+async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
+    """Return the changes that make the port's binding on the host its active one."""
+    binding = binding_on(port.id, host, await list_bindings(tx, port))
+    if binding.active:
+        raise PortBindingAlreadyActive(f"Binding for port {port.id} on host {binding.host} is already active.")
+    return PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
 
 
 async def list_bindings(tx: Connection, port: Port) -> list[Binding]:
@@ -141,11 +141,8 @@ def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
 
 async def lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
     """Lock a port that clients see; return it. Raises PortNotFound, RevisionNumberConstraintFailed."""
-    port = (await port_rows.lock_ports(tx, [port_id])).get(port_id)
-    if port is None or port.hidden:
-        raise PortNotFound(f"Port {port_id} could not be found.")
-    refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
-    return port
+    ports_shown = [port for port in (await port_rows.lock_ports(tx, [port_id])).values() if not port.hidden]
+    return pick_revision(ports_shown, PortNotFound, "Port", port_id, revision)
 
 
 async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
@@ -162,29 +159,19 @@ async def find_owner(networks: Networks, port_id: str) -> Owner:
         ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
     device_id = ports_read[0].device_id if ports_read else ""
     server_ids = [device_id] if is_server_id(device_id) else []
-    return Owner(device_id, bool(server_ids and await networks.compute.get_server_states(server_ids)))
+    return device_id, bool(server_ids and await networks.compute.get_server_states(server_ids))
 
 
 def _refuse_leaving(port: Port, owner: Owner) -> None:
-    """Raise PortChanged when the port's device is not the owner's any more, PortInUse when the owner is a server.
+    """Raise PortChanged when the port's device is not the owner any more, PortInUse when the owner is a server.
 
     A server's port is on its server's host: a client moves it with the server.
     """
-    if port.device_id != owner.device_id:
+    device_id, is_server = owner
+    if port.device_id != device_id:
         raise PortChanged(f"Port {port.id} changed while it was being looked at: repeat the request.")
-    if owner.is_server:
+    if is_server:
         raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
-
-
-async def _claim_and_write(networks: Networks, change: _Change, intents: Intents) -> list[str]:
-    """Claim beside what the port has, under its open intent; then write. Return the servers to be told."""
-    port = change.before
-    placing = await intents.claim(port, change.placings, claim_of(port.addresses))
-    async with networks.database.transaction() as tx:
-        await intents.resume(tx, port)
-        servers = await _write(networks, tx, change, [placing])
-    crash_point("port.after-assign")
-    return servers
 
 
 async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
@@ -194,11 +181,12 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     port = change.before
-    touches_addresses = bool(placings or change.dropped or change.renews)
+    renews = readdressing.renews(port, change.port)
+    touches_addresses = bool(placings or change.dropped or renews)
     providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
-        await port_rows.update(tx, change.port)
+        await resources.update(tx, "port", [change.port])
         await leaving.leave(networks, tx, port, change.port, change.dropped)
         if change.port.host != port.host:
             await _move_binding(tx, change)
@@ -208,10 +196,10 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             await addresses.take_back(tx, change.dropped)
         for placing in placings:
             await addresses.give_one(networks, tx, change.port, placing, locked)
-        if change.renews:
+        if renews:
             kept = tuple(item for item in port.addresses if item not in change.dropped)
             subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
-            await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
+            await addresses.renew_automatic(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
             await claims.insert_releases(tx, [port.id])
         if not touches_addresses and _list_told(port) == _list_told(change.port):
@@ -234,55 +222,50 @@ def _list_told(port: Port) -> tuple[object, ...]:
     return port.device_id, port.mac_address, port.port_security_enabled, port.allowed_address_pairs
 
 
-async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
+async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: bool) -> _Change:
+    """Return what the change does to a locked port.
+
+    The ledger is asked unless what the port gives up covers what it gets.
+    """
     changed = _changed(port, changes)
     readdressing.refuse_mac_address(port, changed.mac_address)
-    if changes.fixed_ips is not None:
-        return await _plan_fixed_ips(tx, port, changed, changes)
-    if not changed.host or changed.host == port.host:
-        return _Change(port, changed)
-    state = await addresses.read_network(tx, port.network_id, changed.host)
-    if port.addresses or port.ip_allocation != requests.DEFERRED or port.host is not None:
-        requests.refuse_host(changed, port.addresses, state)
-        return _Change(port, changed)
-    plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=None)
-    return _Change(port, changed, placings=plan.placings, needs_claim=bool(plan.placings))
-
-
-async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: PortChanges) -> _Change:
-    assert changes.fixed_ips is not None
+    moves = changed.host not in (None, port.host)
+    if changes.fixed_ips is None and not moves:
+        return _Change(port, changed, keeps_binding=activates)
     state = await addresses.read_network(tx, port.network_id, changed.host or "")
-    follows = uses.gets_automatic(changed.device_owner)
-    following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
-    matched = readdressing.match(port.addresses, changes.fixed_ips, following)
+    matched = Matched(kept=port.addresses, dropped=(), missing=())
+    if changes.fixed_ips is not None:
+        follows = uses.gets_automatic(changed.device_owner)
+        following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
+        matched = readdressing.match(port.addresses, changes.fixed_ips, following)
+    is_deferred = port.ip_allocation == requests.DEFERRED and not port.addresses and port.host is None
     placings: tuple[Placing, ...] = ()
-    if matched.missing:
-        plan = requests.plan_addresses(port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing)
+    if matched.missing or (changes.fixed_ips is None and is_deferred):
+        owner = changed.device_owner
+        plan = requests.plan_addresses(port.id, state, device_owner=owner, fixed_ips=matched.missing or None)
         placings = plan.placings
-    matched = readdressing.settle(changed, matched, placings[0] if placings else None)
-    readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
-    if changed.host and changed.host != port.host:
+    placing = placings[0] if placings else None
+    matched = readdressing.settle(changed, matched, placing)
+    if changes.fixed_ips is not None:
+        readdressing.refuse_spread(port, matched.kept, placing)
+    if moves:
         requests.refuse_host(changed, matched.kept, state)
-    coming: Allocations = placings[0].claim if placings else {}
-    holds, final = claim_of(port.addresses), add_allocations(claim_of(matched.kept), coming)
-    needs_claim = not covers_allocations(holds, final)
-    if needs_claim:
-        holds = add_allocations(holds, coming)
-    else:
-        await addresses.refuse_taken(tx, placings)
+    leaving_claim, coming_claim = claim_of(matched.dropped), placing.claim if placing else {}
+    needs_claim = len(placings) > 1 or not covers_allocations(leaving_claim, coming_claim)
     return _Change(
         port,
         changed,
         dropped=matched.dropped,
         placings=placings,
         needs_claim=needs_claim,
-        trims=not same_allocations(holds, final),
+        trims=not same_allocations(leaving_claim, {} if needs_claim else coming_claim),
+        keeps_binding=activates,
     )
 
 
 CHANGEABLE = (
     *("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type"),
-    *("port_security_enabled", "allowed_address_pairs"),
+    *("binding_profile", "port_security_enabled", "allowed_address_pairs"),
 )
 """What is written as it is given."""
 
@@ -292,8 +275,6 @@ def _changed(port: Port, changes: PortChanges) -> Port:
     fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
     if changes.device_id and changes.device_id != port.made_for:
         fields["made_for"] = None  # it does not go with the server that it was made for
-    if changes.binding_profile is not None:
-        fields["binding_profile"] = changes.binding_profile
     if changes.mac_address is not None:
         fields["mac_address"] = canonical_mac(changes.mac_address)
     if changes.host is not None:

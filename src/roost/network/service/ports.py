@@ -1,46 +1,75 @@
-"""Ports as clients make, change and delete them."""
+"""Ports as clients make, change and delete them.
 
-from collections.abc import Sequence
+Requests that name neither an address nor a MAC, and that come while others are at work, are planned, claimed and
+assigned in sets. One that is refused undoes no other. The ports of one request are made all or none: one transaction
+writes them. Until then intents say that a claim for them is on its way.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import asyncpg
+import msgspec
+import structlog
 
-from roost.network.errors import MacAddressInUse, PortNotFound
-from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
-from roost.network.service import Networks, creation, leaving, notices, port_updates, quotas, releases
+from roost.network.errors import MacAddressInUse, NetworkNotFound, OverQuota, PortNotFound
+from roost.network.model.networks import SubnetKind
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortChanges, PortFilter, PortRequest
+from roost.network.rules import flat, port_security, requests, uses
+from roost.network.rules import quotas as quota_rules
+from roost.network.rules.macs import canonical_mac, new_mac
+from roost.network.rules.requests import NetworkState, Placing
+from roost.network.rules.revisions import pick
+from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, reading, releases
+from roost.network.service.claims import Intents, Want
+from roost.network.service.notifications import telling
 from roost.network.service.recovery import refuse_while_recovering
+from roost.network.store import addresses as address_rows
+from roost.network.store import claims as claim_rows
+from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
+from roost.network.store import resources
+from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.platform.errors import RoostError
+from roost.platform.retries import retried
+
+MAC_ROUNDS_MAX = 8
+TOGETHER_MAX = 250
+"""Ports made in one set."""
+
+log = structlog.get_logger()
 
 
-async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
-    """Return ports with their addresses, by id."""
-    async with networks.database.connection() as connection:
-        return await port_rows.list_ports(connection, wanted)
-
-
-async def list_page(networks: Networks, query: ListQuery) -> list[tuple[ListRow, Port]]:
-    """Return a page of ports as clients list them, with their addresses. No request of clients is more frequent."""
-    async with networks.database.connection() as connection:
-        return await port_rows.list_page(connection, query)
+list_ports = reading(port_rows.list_ports)
+list_page = reading(port_rows.list_page)
+"""No request of clients is more frequent."""
 
 
 async def get_port(networks: Networks, port_id: str) -> Port:
     """Return one port. Raises PortNotFound."""
-    ports_read = await list_ports(networks, PortFilter(ids=(port_id,)))
-    if not ports_read:
-        raise PortNotFound(f"Port {port_id} could not be found.")
-    return ports_read[0]
+    return pick(await list_ports(networks, PortFilter(ids=(port_id,))), PortNotFound, "Port", port_id)
 
 
 async def create_port(networks: Networks, request: PortRequest) -> Port:
     """Make a user's port. An `immediate` one has its claim and its addresses when the call returns.
 
+    While others are being made it waits, and is made with all that wait, unless it names an address or a MAC.
     Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
     """
     await refuse_while_recovering(networks)
-    return await creation.create(networks, request)
+    if request.fixed_ips is not None or request.mac_address:
+        return (await create_all(networks, [request]))[0]
+    if networks.creations is None:
+        networks.creations = Batches(lambda wanted: create_each(networks, wanted), most=TOGETHER_MAX)
+    answer = await networks.creations.do(request)
+    if isinstance(answer, RoostError):
+        raise answer
+    return answer
 
 
 async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
@@ -48,8 +77,24 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     if len(wanted) == 1:
         return [await create_port(networks, wanted[0])]
     await refuse_while_recovering(networks)
-    await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
-    return await creation.create_all(networks, wanted)
+    return await create_all(networks, wanted)
+
+
+async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port | RoostError]:
+    """Make each of the ports, or return its error; in order. No request names an address or a MAC.
+
+    A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
+    """
+    return await _make(networks, wanted, whole=False)
+
+
+async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
+    """Make all of the ports, or none; return them in order. A call that is cancelled or killed makes none.
+
+    Raises the first port's error, of those that create_port raises.
+    """
+    answers = await _make(networks, wanted, whole=True)
+    return [answer for answer in answers if isinstance(answer, Port)]
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
@@ -78,7 +123,240 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_shown(tx, port_id, revision)
         await leaving.leave(networks, tx, port, None)
-        servers = await creation.remove(networks, tx, [port])
+        servers = await _remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])
+
+
+@dataclass
+class _Making:
+    """A port on its way. draft: what is to be written; its MAC address is "" unless the client names it.
+
+    placings: alternatives that it may get; placing: the one that is claimed.
+    """
+
+    request: PortRequest
+    draft: Port
+    placings: tuple[Placing, ...] = ()
+    placing: Placing | None = None
+    error: RoostError | None = None
+
+
+async def _make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool) -> list[Port | RoostError]:
+    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none."""
+    makings = [_Making(request, _draft(networks, request)) for request in wanted]
+    async with _taking_back(networks, makings), Intents(networks) as intents:
+        ports_written = await _plan(networks, makings, intents, whole=whole)
+        if intents.tickets:
+            await _claim(networks, makings, whole=whole)
+            ports_written = await _write(networks, makings, intents, whole=whole)
+            crash_point("port.after-assign")
+            unused = [making.draft.id for making in makings if making.error is not None and making.placing is not None]
+            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in unused})
+        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
+    return [making.error or ports_written[making.draft.id] for making in makings]
+
+
+@asynccontextmanager
+async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
+    """Delete the ports that were written, if the block fails or is cancelled. Their intents see to their claims."""
+    try:
+        yield
+    except BaseException:
+        try:
+            async with networks.database.transaction() as tx:
+                ports_locked = await port_rows.lock_ports(tx, sorted(making.draft.id for making in makings))
+                servers = await _remove(networks, tx, list(ports_locked.values())) if ports_locked else []
+            await notices.tell_now(networks, servers)
+            await releases.work_off_now(networks, list(ports_locked))
+        except RoostError as error:
+            log.warning("deleting the ports of a failed request failed", reason=str(error))
+        raise
+
+
+async def _remove(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
+    """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
+    ids = [port.id for port in ports_locked]
+    async with telling(networks, tx, ids):
+        await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
+        await resources.delete(tx, "port", ids)
+    await claim_rows.insert_releases(tx, ids)
+    return [server for port in ports_locked for server in await notices.note(tx, port, None)]
+
+
+def _going(makings: Sequence[_Making]) -> list[_Making]:
+    """Return those that are not refused so far."""
+    return [making for making in makings if making.error is None]
+
+
+def _raise_first_error(makings: Sequence[_Making]) -> None:
+    """Raise the first port's error, if any."""
+    for error in (making.error for making in makings if making.error is not None):
+        raise error
+
+
+class _NewMacTaken(MacAddressInUse):
+    """A port of the network has the MAC address that was made up for another."""
+
+
+@retried(_NewMacTaken, most=MAC_ROUNDS_MAX)
+async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool) -> Mapping[str, Port]:
+    """Decide which addresses each port may get, and open intents for those that need some. If none does, make all.
+
+    Return the ports that were made, by id. whole: nothing is written if one is refused.
+    """
+    async with networks.database.transaction() as tx:
+        states: dict[tuple[str, str], NetworkState | RoostError] = {}
+        for network_id, host_name in sorted({(m.draft.network_id, m.draft.host or "") for m in makings}):
+            try:
+                states[network_id, host_name] = await addresses.read_network(tx, network_id, host_name)
+            except NetworkNotFound as error:
+                states[network_id, host_name] = error
+        for making in makings:
+            try:
+                _plan_one(networks, making, states[making.draft.network_id, making.draft.host or ""])
+                await addresses.refuse_taken(tx, making.placings)
+            except RoostError as error:
+                making.error = error
+        await _keep_quotas(networks, tx, makings, whole=whole)
+        if whole:
+            _raise_first_error(makings)
+        going = _going(makings)
+        await intents.open(tx, [making.draft.id for making in going if making.placings])
+        return {} if intents.tickets else await _insert_all(networks, tx, going)
+
+
+def _plan_one(networks: Networks, making: _Making, state: NetworkState | RoostError) -> None:
+    request, owner = making.request, making.draft.device_owner
+    requests.refuse_surplus(request.fixed_ips, owner, most=networks.settings.max_fixed_ips_per_port)
+    if isinstance(state, RoostError):
+        raise state
+    flat.refuse_port(state.network)
+    plan = requests.plan_addresses(making.draft.id, state, device_owner=owner, fixed_ips=request.fixed_ips)
+    is_secured = port_security.is_secured(
+        owner, wanted=request.port_security_enabled, network=state.network.port_security_enabled
+    )
+    port_security.refuse_pairs_unsecured(request.allowed_address_pairs, is_secured=is_secured)
+    making.draft = msgspec.structs.replace(
+        making.draft, ip_allocation=plan.ip_allocation, port_security_enabled=is_secured
+    )
+    making.placings = plan.placings
+
+
+async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making], *, whole: bool) -> None:
+    """Set the error of each port that its project's quota does not allow. whole: raise OverQuota for all together."""
+    if whole:
+        return await quotas.refuse_over(networks, tx, "port", Counter(making.draft.project_id for making in makings))
+    going = _going(makings)
+    usages = await quotas.lock_limited(networks, tx, "port", sorted({making.draft.project_id for making in going}))
+    reasons = quota_rules.grant(usages, [(making.draft.project_id, 1) for making in going])
+    for making, reason in zip(going, reasons, strict=True):
+        making.error = None if reason is None else OverQuota(reason)
+
+
+async def _claim(networks: Networks, makings: Sequence[_Making], *, whole: bool) -> None:
+    """Claim one of its placings for each port that needs some. whole: raise the first port's error, if any."""
+    wants = [
+        Want(port_id=making.draft.id, project_id=making.draft.project_id, placings=making.placings)
+        for making in _going(makings)
+        if making.placings
+    ]
+    answers = await claims.claim(networks, wants)
+    for making in makings:
+        answer = answers.get(making.draft.id)
+        if isinstance(answer, RoostError):
+            making.error = answer
+        else:
+            making.placing = answer
+    if whole:
+        _raise_first_error(makings)
+
+
+@retried(_NewMacTaken, most=MAC_ROUNDS_MAX)
+async def _write(
+    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool
+) -> Mapping[str, Port]:
+    """Close all intents, and write the ports with the addresses that are claimed for them; return these, by id.
+
+    whole: raise the first port's error, if any, and write none.
+    """
+    async with networks.database.transaction() as tx:
+        kept = await network_rows.lock_ids(tx, sorted({making.draft.network_id for making in makings}), "existence")
+        for making in _going(makings):
+            if making.draft.network_id not in kept:
+                making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")
+        await _keep_quotas(networks, tx, makings, whole=whole)
+        intents_gone = await intents.close(tx)
+        for making in _going(makings):
+            making.error = intents_gone.get(making.draft.id)
+        placings = {making.draft.id: making.placing for making in _going(makings) if making.placing is not None}
+        locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in placings.values()}))
+        errors = await addresses.give(networks, tx, placings, locked)
+        for making in _going(makings):
+            making.error = errors.get(making.draft.id)
+        if whole:
+            _raise_first_error(makings)
+        return await _insert_all(networks, tx, _going(makings), locked)
+
+
+async def _insert_all(
+    networks: Networks,
+    tx: Connection,
+    makings: Sequence[_Making],
+    locked: Mapping[str, Sequence[SubnetKind]] = {},
+) -> Mapping[str, Port]:
+    """Write ports, each with the MAC address that it names or a new one; return them by id, with their addresses.
+
+    Their EUI-64 addresses follow from it. locked: by provider UUID, the subnets where they are. All calls write named
+    MAC addresses in the same order. A port that names a server of this cloud as its device is a NIC of it from now on.
+    """
+    ids = [making.draft.id for making in makings]
+    async with telling(networks, tx, ids):
+        drafts = sorted((making.draft for making in makings), key=lambda port: port.mac_address)
+        new = [_with_mac(draft, draft.mac_address or new_mac(networks.env.random)) for draft in drafts]
+        ids_written = await resources.insert(tx, "port", new)
+        for draft in drafts:
+            if draft.id not in ids_written:
+                _refuse_mac(draft)
+        ports_written = {port.id: port for port in new}
+        automatic = [
+            item
+            for making in makings
+            if making.placing is not None
+            for item in uses.automatic(ports_written[making.draft.id], locked.get(making.placing.provider_uuid, ()))
+        ]
+        await addresses.give_automatic(tx, automatic)
+    await notices.note_servers(tx, new)
+    if not locked:
+        return ports_written
+    return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}
+
+
+def _refuse_mac(draft: Port) -> None:
+    """Raise MacAddressInUse: for good if the client names the MAC address, else to be tried again with a new one."""
+    if draft.mac_address:
+        text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
+        raise MacAddressInUse(text)
+    raise _NewMacTaken("No free MAC address was found: repeat the request.")
+
+
+def _with_mac(port: Port, mac_address: str) -> Port:
+    """Return the port with its MAC address, which its pairs have that name none."""
+    pairs = port_security.with_own_mac(port.allowed_address_pairs, mac_address)
+    return msgspec.structs.replace(port, mac_address=mac_address, allowed_address_pairs=pairs)
+
+
+def _draft(networks: Networks, request: PortRequest) -> Port:
+    """Return the port as it is asked for; what follows from its network is still to be decided."""
+    now, fields = networks.env.now(), msgspec.structs.asdict(request)
+    del fields["fixed_ips"]
+    fields |= {
+        "mac_address": canonical_mac(request.mac_address) if request.mac_address else "",
+        "host": request.host or None,
+        "vif_type": VIF_TYPE_BOUND if request.host else VIF_TYPE_UNBOUND,
+        "port_security_enabled": True,
+        "ip_allocation": "",
+        "reserved_from": None,
+    }
+    return Port(**fields, id=networks.env.new_uuid(), revision=1, created_at=now, updated_at=now)

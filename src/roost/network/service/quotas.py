@@ -1,7 +1,6 @@
 """Quotas of networks, subnets and ports: set, shown, and kept. How they are kept: platform/quota_tables.py."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from roost.network.errors import InvalidInput, OverQuota, TenantQuotaNotFound
 from roost.network.rules.quotas import RESOURCES, Resource, grant, refusal_of_limit
@@ -77,16 +76,6 @@ async def refuse_over(networks: Networks, tx: Connection, resource: Resource, mo
     usages = await lock_limited(networks, tx, resource, list(more))
     for reason in filter(None, grant(usages, list(more.items()))):
         raise OverQuota(reason)
-
-
-async def refuse_many(networks: Networks, resource: Resource, project_ids: Sequence[str]) -> None:
-    """Raise OverQuota if several cannot all be made, before the first is made. project_ids: of each.
-
-    Each is checked again when it is made.
-    """
-    if len(project_ids) > 1:
-        async with networks.database.transaction() as tx:
-            await refuse_over(networks, tx, resource, Counter(project_ids))
 
 
 async def lock_limited(

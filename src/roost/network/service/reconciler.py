@@ -1,6 +1,6 @@
 """Releases what killed processes left behind, and repeats what was not heard; safe with several at once.
 
-It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
+It decides nothing that the port's lock or the claim's generation does not confirm, and never frees what is in use.
 """
 
 from contextlib import suppress
@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.service import Networks, audit_ports, automatic, capacity, claims, leaving, notices, releases
+from roost.network.service import Networks, audit_ports, capacity, claims, leaving, notices, releases, subnets
 from roost.network.store import publications as publication_rows
 from roost.platform.audit import Check
 from roost.platform.drift import Repairs
@@ -38,7 +38,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
     released = 0
     with suppress(Conflict, PublicationPending):  # a provider that cannot be told keeps its own claims alone
         released = await releases.work_off_all(context)
-    await automatic.finish(context)
+    await subnets.finish_spreading(context)
     while await notices.tell(context):
         pass
     await leaving.give_up(context)

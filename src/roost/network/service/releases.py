@@ -103,7 +103,7 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         locked = await ports.lock_ports(tx, named)
         _, claiming = await claims.list_busy(tx, sorted(locked))
         # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
-        kept = claiming | waiting | {port.id for port in locked.values() if port.reserved_from is not None}
+        kept = claiming.keys() | waiting | {port.id for port in locked.values() if port.reserved_from is not None}
         releasing = [
             (consumer, claim_of(_addresses(locked, uuid))) for uuid, consumer in consumers.items() if uuid not in kept
         ]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -17,18 +17,19 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges, SubnetRequest
-from roost.network.model.ports import PortFilter
+from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, subnet_updates, uses
 from roost.network.rules.capacity import changes_capacity, counts
-from roost.network.rules.revisions import refuse_other_revision
+from roost.network.rules.revisions import pick, pick_revision
 from roost.network.rules.subnet_updates import SubnetContext
-from roost.network.service import Networks, addresses, automatic, capacity, notices, quotas, releases
+from roost.network.service import Networks, addresses, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
+from roost.network.store import resources
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -36,19 +37,15 @@ from roost.platform.retries import retried
 
 SUBNETS_MAX = 1000
 ROUNDS_MAX = 20
+PORTS_PAGE = 500
 
 log = structlog.get_logger()
 
 
-async def list_subnets(
-    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
-) -> list[Subnet]:
-    """Return subnets by id, each with its routes to its peers.
-
-    ids, network_ids: of which subnets; None is any.
-    """
+async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> list[Subnet]:
+    """Return subnets by id, each with its routes to its peers. ids: None for all."""
     async with networks.database.transaction(snapshot=True) as tx:
-        subnets_read = await store.list_subnets(tx, ids, network_ids=network_ids)
+        subnets_read = await store.list_subnets(tx, ids)
         routed = sorted({subnet.network_id for subnet in subnets_read if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}
         for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
@@ -61,10 +58,7 @@ async def list_subnets(
 
 async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
     """Return one subnet. Raises SubnetNotFound."""
-    subnets_read = await list_subnets(networks, [subnet_id])
-    if not subnets_read:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    return subnets_read[0]
+    return pick(await list_subnets(networks, [subnet_id]), SubnetNotFound, "Subnet", subnet_id)
 
 
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
@@ -83,7 +77,7 @@ async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) ->
         await capacity.publish(networks, providers)
         for subnet in new:
             if uses.is_automatic(subnet):
-                await automatic.spread(networks, subnet)
+                await spread(networks, subnet)
         subnets_by_id = {subnet.id: subnet for subnet in await list_subnets(networks, [subnet.id for subnet in new])}
     except asyncio.CancelledError:
         await _take_back(networks, new)
@@ -114,7 +108,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
     await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
     await addresses.add_pools(tx, new)
-    await network_rows.revise_networks(tx, list(known))
+    await resources.touch(tx, "network", list(known))
     await notice_rows.note_networks(tx, sorted({subnet.network_id for subnet in new if subnet.segment_id}))
 
 
@@ -127,6 +121,47 @@ async def _take_back(networks: Networks, new: Sequence[Subnet]) -> None:
             continue  # it was cancelled before they were there, or somebody was faster
         except RoostError as error:
             log.warning("a subnet whose request was cancelled stays", subnet=subnet.id, reason=str(error))
+
+
+async def spread(networks: Networks, subnet: Subnet) -> None:
+    """Assign an address of the subnet, which follows from the MAC, to every port with addresses of its provider.
+
+    The subnet is committed, so whoever assigns from now on sees it. Whoever assigns just now holds its port's lock, and
+    is waited for. A port that a build holds is left to the reconciler, which comes back until none is left. Its server
+    shows what the build bound. Source: Neutron, add_auto_addrs_on_network_ports.
+    """
+    after, building = "", False
+    while True:
+        async with networks.database.transaction() as tx:
+            page = await port_rows.list_network_ports(tx, subnet.network_id, after=after, limit=PORTS_PAGE)
+            if not page:
+                if not building:
+                    await store.finish_spreading(tx, subnet.id)
+                return
+            after = page[-1]
+            wanting = [port for port in (await port_rows.lock_ports(tx, page)).values() if _has_none(port, subnet)]
+            ports = [port for port in wanting if port.reserved_from is None]
+            building = building or len(ports) < len(wanting)
+            if not await address_rows.lock_subnets(tx, [subnet.id]):
+                return  # it was deleted meanwhile
+            automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
+            got = {item.port_id for item in await addresses.give_automatic(tx, automatic)}
+            await resources.touch(tx, "port", sorted(got))
+            servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
+        await notices.tell_now(networks, servers)
+
+
+async def finish_spreading(networks: Networks) -> None:
+    """Go on with the subnets that some ports have no address of yet: a process died, or builds held the ports."""
+    async with networks.database.connection() as connection:
+        subnets_spreading = await store.list_subnets(connection, spreading=True)
+    for subnet in subnets_spreading:
+        await spread(networks, subnet)
+
+
+def _has_none(port: Port, subnet: Subnet) -> bool:
+    here = [item for item in port.addresses if item.provider_uuid == subnet.provider_uuid]
+    return bool(here) and all(item.subnet_id != subnet.id for item in here)
 
 
 async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChanges) -> Subnet:
@@ -164,8 +199,8 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 
 
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
-    await store.update_subnet(tx, after)
-    await network_rows.revise_networks(tx, [after.network_id])
+    await resources.update(tx, "subnet", [after])
+    await resources.touch(tx, "network", [after.network_id])
     if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])
 
@@ -173,9 +208,9 @@ async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    network = await network_rows.lock_network(tx, subnets_read[0].network_id) if subnets_read else None
+    locked = await network_rows.lock_networks(tx, [subnet.network_id for subnet in subnets_read])
     subnet = await _lock_subnet(tx, subnet_id, changes.revision)
-    assert network is not None, "it has a subnet, and would have to be locked to be deleted"
+    network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
     context = SubnetContext(
@@ -222,13 +257,13 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         return
 
     async def change(tx: Connection) -> Taken:
-        await network_rows.hold_networks(tx, [subnet.network_id for subnet in subnets_read])
+        await network_rows.lock_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
-        if await address_rows.is_subnet_held(tx, subnet_id):
+        if await address_rows.count_held(tx, [subnet_id]):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
-        await store.delete_subnets(tx, [subnet_id])
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.delete(tx, "subnet", [subnet_id])
+        await resources.touch(tx, "network", [subnet.network_id])
         await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
         return Taken(provider_uuids=[subnet.provider_uuid])
 
@@ -248,27 +283,44 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     """
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
-        await network_rows.hold_networks(tx, [subnet_read.network_id])
+        await network_rows.lock_ids(tx, [subnet_read.network_id], "revision")
         ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        await store.delete_subnets(tx, [subnet.id])
-        servers = await automatic.drop(tx, subnet, ports_locked.values())
-        await network_rows.revise_networks(tx, [subnet.network_id])
+        await resources.delete(tx, "subnet", [subnet.id])
+        servers = await _drop_addresses(tx, subnet, ports_locked.values())
+        await resources.touch(tx, "network", [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
+
+
+async def _drop_addresses(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
+    """Delete all addresses of a subnet that was deleted in this transaction. Return the servers to be told.
+
+    ports: all that have addresses in it, locked before. A port that a build holds keeps its revision, so the build
+    goes on.
+    Raises SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
+    """
+    losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
+    routers = [port.id for port in losing if port.device_owner in uses.INTERFACE_OWNERS]
+    if routers:
+        raise SubnetInUse(
+            f"Router ports have addresses in subnet {subnet.id}: delete {routers[0]}"
+            + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
+        )
+    gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
+    await addresses.take_back(tx, gone)
+    await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
+    return await notices.note_servers(tx, losing)
 
 
 async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
     """Lock the subnet and return it. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
     await address_rows.lock_subnets(tx, [subnet_id])
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    if not subnets_read:
-        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-    refuse_other_revision("Subnet", subnet_id, has=subnets_read[0].revision, wanted=revision)
-    return subnets_read[0]
+    return pick_revision(subnets_read, SubnetNotFound, "Subnet", subnet_id, revision)
 
 
 def _refuse_wrong_segment(

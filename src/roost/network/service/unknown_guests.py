@@ -12,12 +12,12 @@ from roost.network.model.ports import Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
+from roost.network.rules.macs import new_mac
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity
-from roost.network.service.macs import new_mac
+from roost.network.service import Networks, addresses, capacity, reading
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, subnets
+from roost.network.store import ports, resources, subnets
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -47,7 +47,9 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
                 answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
-                answers += await _set_host(networks, tx, name, batch[name], as_of=as_of, changed=changed)
+                answers_of_host, providers = await _set_host(networks, tx, name, batch[name], as_of=as_of)
+            answers += answers_of_host
+            changed |= providers
             crash_point("held.after-hold")
     await capacity.publish_now(networks, sorted(changed))
     return answers
@@ -62,16 +64,13 @@ async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownG
         return [answer for plan in (await _plan(tx, by_host)).values() for answer in plan.answers]
 
 
+count_held_addresses = reading(store.count_held)
+
+
 async def list_holding_hosts(networks: Networks) -> set[str]:
     """See GuestPortClient.list_holding_hosts."""
     async with networks.database.connection() as connection:
-        return await store.list_hosts(connection)
-
-
-async def count_held_addresses(networks: Networks, network_ids: Sequence[str]) -> dict[str, int]:
-    """See GuestPortClient.count_held_addresses."""
-    async with networks.database.connection() as connection:
-        return await store.count_held(connection, network_ids)
+        return set(await store.list_listed(connection, None))
 
 
 async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostPlan]:
@@ -93,21 +92,15 @@ def _is_so(plan: HostPlan, known: Mapping[str, Port], listed: Mapping[str, Set[t
 
 
 async def _set_host(
-    networks: Networks,
-    tx: Connection,
-    host: str,
-    guests: Sequence[seam.UnknownGuest],
-    *,
-    as_of: float,
-    changed: set[str],
-) -> tuple[seam.HeldAddresses, ...]:
-    """Make the host's hidden ports what its guests have; return what became of each guest's addresses.
+    networks: Networks, tx: Connection, host: str, guests: Sequence[seam.UnknownGuest], *, as_of: float
+) -> tuple[Sequence[seam.HeldAddresses], set[str]]:
+    """Make the host's hidden ports what its guests have.
 
-    changed: the providers that are to be published are added to it. Locks are taken in everybody's order: ports by id,
-    then subnets by id.
+    Return what became of each guest's addresses, and the providers that are to be published. Locks are taken in
+    everybody's order: ports by id, then subnets by id.
     """
     if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
-        return (await _plan(tx, {host: guests}))[host].answers
+        return (await _plan(tx, {host: guests}))[host].answers, set()
     listed = (await store.list_listed(tx, [host])).get(host, {})
     known = await ports.lock_ports(tx, list(listed))
     places = await store.list_places(tx, list_pairs(guests))
@@ -124,7 +117,7 @@ async def _set_host(
         for item in port.addresses
         if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
     ]
-    await ports.delete(tx, sorted(known.keys() - planned.keys()))
+    await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
     await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, dropped)
@@ -140,8 +133,7 @@ async def _set_host(
     await _take(networks, tx, missing)
     providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
     await publication_rows.want(tx, sorted(providers))
-    changed |= providers
-    return tuple(map(after_hold, plan.answers))
+    return list(map(after_hold, plan.answers)), providers
 
 
 async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:

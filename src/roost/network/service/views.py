@@ -1,4 +1,4 @@
-"""What others need to know of networks, segments and ports: scheduling, audits, and who looks for gaps."""
+"""What others need to know of networks, segments and ports: scheduling, agents, audits, and who looks for gaps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,14 +8,20 @@ from roost.network.model.ports import PortFilter
 from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.rules.gaps import find_gaps
-from roost.network.service import Networks
+from roost.network.rules.nics import describe_nic
+from roost.network.service import Networks, reading
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
+from roost.network.store import nics as nic_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
+from roost.seams.guests import NicNetwork
+
+list_network_ids = reading(store.list_network_ids)
+list_noticed_servers = reading(notice_rows.list_noticed)
 
 
 async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
@@ -41,12 +47,6 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
             external=network.external,
         )
     return views
-
-
-async def list_network_ids(networks: Networks, *, limit: int, project_id: str | None) -> list[str]:
-    """See NetworkClient.list_network_ids."""
-    async with networks.database.transaction() as tx:
-        return await store.list_network_ids(tx, limit, project_id)
 
 
 async def find_networks(networks: Networks, refs: Sequence[str]) -> list[seam.NetworkView]:
@@ -80,17 +80,20 @@ async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict
     return {port.id: port.project_id for port in ports}
 
 
+async def get_nic_networks(networks: Networks, port_ids: Sequence[str]) -> dict[str, NicNetwork]:
+    """See NicClient.get_nic_networks."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        nics = await nic_rows.list_nics(tx, port_ids)
+        network_ids = sorted({nic.network_id for nic in nics})
+        subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids) if network_ids else []
+    return {nic.port_id: describe_nic(nic, subnets) for nic in nics}
+
+
 async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.HostReach]:
     """See NetworkAudit.get_hosts."""
     async with networks.database.connection() as connection:
         hosts = await store.list_hosts(connection, names)
     return {host.name: seam.HostReach(host.physical_networks, host.cell) for host in hosts}
-
-
-async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
-    """See NetworkAudit.list_noticed_servers."""
-    async with networks.database.connection() as connection:
-        return await notice_rows.list_noticed(connection, server_ids)
 
 
 async def list_unsettled_aggregates(networks: Networks) -> set[str]:
@@ -179,22 +182,12 @@ def _shown(
 def _segment(
     provider_uuid: str, name: str, subnets: Sequence[Subnet], placement_aggregate: str | None = None
 ) -> seam.Segment:
+    classes = capacity.classes(subnet for subnet in subnets if subnet.pools)
+    has_automatic = any(uses.is_automatic(subnet) and uses.is_for_servers(subnet) for subnet in subnets)
     return seam.Segment(
         provider_uuid=provider_uuid,
         name=name,
         placement_aggregate=placement_aggregate or segments.segment_aggregate_uuid(provider_uuid),
-        classes=_classes(subnets),
-        gives_addresses=_gives(subnets),
-    )
-
-
-def _classes(subnets: Sequence[Subnet]) -> tuple[str, ...]:
-    """Return the resource classes that have pools there."""
-    return capacity.classes(subnet for subnet in subnets if subnet.pools)
-
-
-def _gives(subnets: Sequence[Subnet]) -> bool:
-    """Return whether a server's port gets an address there."""
-    return bool(_classes(subnets)) or any(
-        uses.is_automatic(subnet) and uses.is_for_servers(subnet) for subnet in subnets
+        classes=classes,
+        gives_addresses=bool(classes) or has_automatic,
     )

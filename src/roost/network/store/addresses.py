@@ -5,7 +5,7 @@ locks them first, by subnet and address.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from roost.network.model.networks import AddressRange, HeldCounts, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, read_row
 
 HOLDING = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
 """On a row `p` of network.port: it holds what a guest has and no server's port. Clients can hide no port."""
@@ -42,12 +43,11 @@ async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address
     return [Address(**row) for row in await tx.fetch(LIST_ADDRESSES, port_ids)]
 
 
-LOCK_PROVIDER_SUBNETS = """
+_KINDS = f"SELECT {', '.join(SubnetKind.__struct_fields__)} FROM network.subnet"  # noqa: S608 - names of fields
+
+LOCK_PROVIDER_SUBNETS = f"""
 -- network.lock_provider_subnets
-SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, ipv6_ra_mode, ipv6_address_mode, service_types,
-    cell
-FROM network.subnet
-WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[])
+{_KINDS} WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[])
 ORDER BY id FOR NO KEY UPDATE
 """
 
@@ -58,26 +58,20 @@ async def lock_provider_subnets(
     """Lock all subnets of the providers, and of the networks; return provider UUID -> its subnets, by id."""
     subnets: dict[str, tuple[SubnetKind, ...]] = {}
     for row in await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids, network_ids):
-        subnet = _kind(row)
+        subnet = read_row(SubnetKind, row)
         subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
     return subnets
 
 
-def _kind(row: Any) -> SubnetKind:
-    return SubnetKind(**{**row, "service_types": tuple(row["service_types"])})
-
-
-LOCK_SUBNETS = """
+LOCK_SUBNETS = f"""
 -- network.lock_subnets
-SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, ipv6_ra_mode, ipv6_address_mode, service_types,
-    cell
-FROM network.subnet WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+{_KINDS} WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 
 
 async def lock_subnets(tx: Connection, ids: Collection[str]) -> dict[str, SubnetKind]:
     """Lock subnets; return those that exist, by id."""
-    return {row["id"]: _kind(row) for row in await tx.fetch(LOCK_SUBNETS, sorted(ids))}
+    return {row["id"]: read_row(SubnetKind, row) for row in await tx.fetch(LOCK_SUBNETS, sorted(ids))}
 
 
 LIST_FREE = """
@@ -114,23 +108,26 @@ async def list_free(
 
     starts: subnet id -> the address from which ranges are taken, then on from the lowest; without: from the lowest.
     """
-    rows = await tx.fetch(
-        LIST_FREE, list(wanted), list(wanted.values()),
-        [subnet_id for subnet_id, _ in named], [addressing.show(address) for _, address in named],
-        [addressing.show(starts[subnet_id]) if subnet_id in starts else None for subnet_id in wanted],
-    )  # fmt: skip
-    return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
+    starts_wanted = [addressing.show(starts[subnet_id]) if subnet_id in starts else None for subnet_id in wanted]
+    rows = await tx.fetch(LIST_FREE, list(wanted), list(wanted.values()), *_pairs(named), starts_wanted)
+    return _by_subnet(rows)
 
 
-LIST_FREE_OF = """
--- network.list_free_ranges_of_subnet
-SELECT first_address, last_address FROM network.free_range WHERE subnet_id = $1
-"""
+LIST_RANGES = {
+    table: f"""
+-- network.list_all_{table}s
+SELECT subnet_id, first_address, last_address FROM network.{table} WHERE subnet_id = ANY($1::uuid[])
+ORDER BY subnet_id, first_address
+"""  # noqa: S608 - one of these two
+    for table in ("pool", "free_range")
+}
 
 
-async def list_free_of(tx: Connection, subnet_id: str) -> list[AddressRange]:
-    """Return all free ranges of the subnet."""
-    return [addressing.parse_range(*row) for row in await tx.fetch(LIST_FREE_OF, subnet_id)]
+async def list_ranges(
+    tx: Connection, table: Literal["pool", "free_range"], subnet_ids: Sequence[str]
+) -> dict[str, list[AddressRange]]:
+    """Return subnet id -> all its pools or free ranges, in order; a subnet without any is left out."""
+    return _by_subnet(await tx.fetch(LIST_RANGES[table], subnet_ids))
 
 
 LIST_HELD = f"""
@@ -161,9 +158,8 @@ CROSS JOIN LATERAL (
 
 async def list_neighbours(tx: Connection, freed: Mapping[str, Sequence[int]]) -> dict[str, list[AddressRange]]:
     """Return subnet id -> the free ranges next below and next above each of its addresses."""
-    pairs = [(subnet_id, addressing.show(address)) for subnet_id, items in freed.items() for address in items]
-    rows = await tx.fetch(LIST_NEIGHBOURS, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
-    return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
+    pairs = _pairs([(subnet_id, address) for subnet_id, items in freed.items() for address in items])
+    return _by_subnet(await tx.fetch(LIST_NEIGHBOURS, *pairs))
 
 
 DELETE_FREE = """
@@ -182,14 +178,8 @@ FROM unnest($1::uuid[], $2::inet[], $3::inet[]) AS a (subnet_id, first_address, 
 
 async def change_free(tx: Connection, change: FreeChange) -> None:
     """Write a change of free ranges."""
-    subnet_ids = [subnet_id for subnet_id, _ in change.removed]
-    await tx.execute(DELETE_FREE, subnet_ids, [addressing.show(item.first) for _, item in change.removed])
-    await tx.execute(
-        INSERT_FREE,
-        [subnet_id for subnet_id, _ in change.added],
-        [addressing.show(item.first) for _, item in change.added],
-        [addressing.show(item.last) for _, item in change.added],
-    )
+    await tx.execute(DELETE_FREE, *_pairs([(subnet_id, item.first) for subnet_id, item in change.removed]))
+    await tx.execute(INSERT_FREE, *range_columns(change.added))
 
 
 INSERT_ADDRESSES = """
@@ -206,11 +196,8 @@ async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[
     """Insert the addresses of ports; return those that no port held."""
     if not given:
         return []
-    rows = await tx.fetch(
-        INSERT_ADDRESSES, [item.subnet_id for item in given], [addressing.show(item.address) for item in given],
-        [item.port_id for item in given], [item.in_pool for item in given], [item.claimed for item in given],
-        assigned_for,
-    )  # fmt: skip
+    new = [(item.subnet_id, addressing.show(item.address), item.port_id, item.in_pool, item.claimed) for item in given]
+    rows = await tx.fetch(INSERT_ADDRESSES, *columns_of(new), assigned_for)
     inserted = {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
     return [item for item in given if (item.subnet_id, item.address) in inserted]
 
@@ -225,10 +212,8 @@ WHERE a.subnet_id = n.subnet_id AND a.address = n.address
 
 async def move(tx: Connection, addresses: Sequence[Address]) -> None:
     """Write the port and the claimed mark of each address. The ports and the subnets are locked."""
-    await tx.execute(
-        MOVE_ADDRESSES, [item.subnet_id for item in addresses], [item.address for item in addresses],
-        [item.port_id for item in addresses], [item.claimed for item in addresses],
-    )  # fmt: skip
+    rows = [(item.subnet_id, item.address, item.port_id, item.claimed) for item in addresses]
+    await tx.execute(MOVE_ADDRESSES, *columns_of(rows, 4))
 
 
 GIVE_UP = f"""
@@ -265,11 +250,9 @@ class GivenUp(Struct, frozen=True):
 
 async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[GivenUp]:
     """Give these (subnet id, address) to hidden ports whose guests list them, and delete the others."""
-    rows = await tx.fetch(GIVE_UP, [item[0] for item in dropped], [item[1] for item in dropped])
     return [
-        GivenUp(row["subnet_id"], address and addressing.parse(address), row["in_pool"], row["claimed"])
-        for row in rows
-        for address in [row["address"]]
+        GivenUp(subnet_id, address and addressing.parse(address), in_pool, claimed)
+        for subnet_id, address, in_pool, claimed in await tx.fetch(GIVE_UP, *columns_of(dropped, 2))
     ]
 
 
@@ -282,7 +265,7 @@ JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address) ON a.subnet_id = w
 
 async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[str]:
     """Return the addresses of these (subnet id, address) that a port holds."""
-    return [row["address"] for row in await tx.fetch(LIST_TAKEN, [n[0] for n in named], [n[1] for n in named])]
+    return [row["address"] for row in await tx.fetch(LIST_TAKEN, *columns_of(named, 2))]
 
 
 LIST_POOLED = """
@@ -295,7 +278,7 @@ WHERE EXISTS (SELECT FROM network.pool p
 
 async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
     """Return the (subnet id, address) that are in pools."""
-    rows = await tx.fetch(LIST_POOLED, [n[0] for n in named], [addressing.show(n[1]) for n in named])
+    rows = await tx.fetch(LIST_POOLED, *_pairs(named))
     return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
 
 
@@ -343,22 +326,22 @@ JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
 
 async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return (network id, address) -> the server that has it; addresses that no port has are left out."""
-    rows = await tx.fetch(LIST_HOLDERS, [network for network, _ in named], [address for _, address in named])
+    rows = await tx.fetch(LIST_HOLDERS, *columns_of(named, 2))
     return {(row["network_id"], row["address"]): row["server_id"] for row in rows}
 
 
-IS_SUBNET_HELD = """
--- network.is_subnet_held
-SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
-"""
+def range_columns(ranges: Sequence[tuple[str, AddressRange]]) -> list[list[str]]:
+    """Return the columns of subnets, first and last addresses."""
+    return columns_of([(name, addressing.show(item.first), addressing.show(item.last)) for name, item in ranges], 3)
 
 
-async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
-    """Return whether a port has an address in the subnet."""
-    return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
+def _pairs(pairs: Sequence[tuple[str, int]]) -> list[list[str]]:
+    """Return the columns of (subnet id, address)."""
+    return columns_of([(subnet_id, addressing.show(address)) for subnet_id, address in pairs], 2)
 
 
-def _by_subnet(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[AddressRange]]:
+def _by_subnet(rows: Any) -> dict[str, list[AddressRange]]:
+    """Return subnet id -> its ranges. rows: of subnet, first and last address."""
     ranges: dict[str, list[AddressRange]] = {}
     for subnet_id, first, last in rows:
         ranges.setdefault(subnet_id, []).append(addressing.parse_range(first, last))

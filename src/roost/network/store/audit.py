@@ -9,6 +9,7 @@ from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC
+from roost.network.store.subnets import PROVIDERS
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -49,22 +50,18 @@ class UnreachedPort(Struct, frozen=True):
     physical_network: str
 
 
-LIST_UNREACHED = """
+LIST_UNREACHED = f"""
 -- network.audit_unreached
-SELECT p.id, p.name, p.host, a.address, coalesce(g.physical_network, n.physical_network) AS physical_network
+SELECT p.id, p.name, p.host, a.address, r.physical_network
 FROM network.port p
 JOIN network.address a ON a.port_id = p.id
 JOIN network.subnet s ON s.id = a.subnet_id
-JOIN network.network n ON n.id = s.network_id
-LEFT JOIN network.segment g ON g.id = s.segment_id
+JOIN {PROVIDERS} AS r ON r.provider_uuid = s.provider_uuid
 LEFT JOIN network.host h ON h.name = p.host
-WHERE p.host IS NOT NULL AND (s.segment_id IS NULL OR g.id IS NOT NULL)
-    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END) IS NOT NULL
-    -- of a host that reaches nothing, ALL is true of NULL too
-    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END)
-        <> ALL (coalesce(h.physical_networks, '{}'))
+WHERE p.host IS NOT NULL AND r.physical_network IS NOT NULL -- of a host that reaches nothing, ALL is true of NULL too
+    AND r.physical_network <> ALL (coalesce(h.physical_networks, '{{}}'))
 ORDER BY p.id, a.address LIMIT $1
-"""
+"""  # noqa: S608 - a constant of subnets.py
 
 
 async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
@@ -180,22 +177,3 @@ async def list_build_ports(
 ) -> list[BuildPort]:
     """Return a page of the ports that belong to servers, by id. ids: only these."""
     return [BuildPort(**row) for row in await tx.fetch(LIST_BUILD_PORTS, after or None, limit, ids)]
-
-
-SETTLE_PORTS = """
--- network.audit_settle_ports
-WITH settled AS (
-    UPDATE network.address a SET assigned_for = NULL
-    FROM (
-        SELECT subnet_id, address FROM network.address WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
-        ORDER BY subnet_id, address FOR NO KEY UPDATE
-    ) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
-)
-UPDATE network.port SET reserved_from = NULL, updated_at = now()
-WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL
-"""
-
-
-async def settle_ports(tx: Connection, port_ids: Sequence[str]) -> None:
-    """End the reservations of these ports, and of their addresses, for builds. The ports are locked."""
-    await tx.execute(SETTLE_PORTS, port_ids)

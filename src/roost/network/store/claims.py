@@ -18,17 +18,6 @@ async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float
     return {row["port_id"]: row["ticket"] for row in await tx.fetch(INSERT_INTENTS, port_ids, lives_s)}
 
 
-LIST_TICKETS = """
--- network.list_tickets
-SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
-"""
-
-
-async def list_tickets(tx: Connection, port_ids: Sequence[str]) -> dict[str, int]:
-    """Return port id -> the ticket of its open intent. While it is there, nobody else has claimed for the port."""
-    return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_TICKETS, port_ids)}
-
-
 DELETE_INTENTS = """
 -- network.delete_intents
 DELETE FROM network.intent i USING unnest($1::uuid[], $2::bigint[]) AS d (port_id, ticket)
@@ -44,39 +33,31 @@ async def delete_intents(tx: Connection, tickets: Mapping[str, int]) -> set[str]
 
 LIST_EXPIRED_INTENTS = """
 -- network.list_expired_intents
-SELECT port_id FROM network.intent WHERE expires_at < now() ORDER BY port_id LIMIT $1
+SELECT port_id, ticket FROM network.intent WHERE expires_at < now() ORDER BY port_id LIMIT $1
 """
 
 
-async def list_expired_intents(tx: Connection, limit: int) -> list[str]:
-    """Return the ports whose intents have expired, by id."""
-    return [row["port_id"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)]
-
-
-DELETE_EXPIRED_INTENTS = """
--- network.delete_expired_intents
-DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) AND expires_at < now() RETURNING port_id
-"""
-
-
-async def delete_expired_intents(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Delete the intents of these locked ports that are still expired; return their ports."""
-    return [row["port_id"] for row in await tx.fetch(DELETE_EXPIRED_INTENTS, port_ids)]
+async def list_expired_intents(tx: Connection, limit: int) -> dict[str, int]:
+    """Return port id -> ticket of the intents that have expired. They stay so: a later intent has another ticket."""
+    return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)}
 
 
 LIST_BUSY = """
 -- network.list_busy_ports
-SELECT port_id, true AS releasing FROM network.release WHERE port_id = ANY($1::uuid[])
+SELECT port_id, NULL AS ticket FROM network.release WHERE port_id = ANY($1::uuid[])
 UNION ALL
-SELECT port_id, false FROM network.intent WHERE port_id = ANY($1::uuid[])
+SELECT port_id, ticket FROM network.intent WHERE port_id = ANY($1::uuid[])
 """
 
 
-async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Return the ports with a release row, and those with an intent."""
+async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], dict[str, int]]:
+    """Return the ports with a release row, and port id -> the ticket of its open intent.
+
+    While the intent is there, nobody else has claimed for the port.
+    """
     rows = await tx.fetch(LIST_BUSY, port_ids)
-    releasing = {row["port_id"] for row in rows if row["releasing"]}
-    return releasing, {row["port_id"] for row in rows if not row["releasing"]}
+    tickets = {row["port_id"]: row["ticket"] for row in rows if row["ticket"] is not None}
+    return {row["port_id"] for row in rows if row["ticket"] is None}, tickets
 
 
 INSERT_RELEASES = """

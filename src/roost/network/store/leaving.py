@@ -7,6 +7,7 @@ from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Address, Port
 from roost.network.model.unknown_guests import LeftNic
 from roost.network.store.addresses import HOLDING
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 
 INSERT_LEFT = """
 -- network.insert_left_port
@@ -25,13 +26,9 @@ async def insert_left(tx: Connection, hidden_id: str, port: Port, gone: Sequence
 
     gone: at least one address, in locked subnets.
     """
-    subnet_ids, addresses = [item.subnet_id for item in gone], [item.address for item in gone]
-    return bool(
-        await tx.fetch(
-            INSERT_LEFT, hidden_id, port.network_id, mac_address, HELD_OWNER, port.host, VIF_TYPE_BOUND, port.device_id,
-            subnet_ids, addresses,
-        )
-    )  # fmt: skip
+    hidden = (hidden_id, port.network_id, mac_address, HELD_OWNER, port.host, VIF_TYPE_BOUND, port.device_id)
+    listed = columns_of([(item.subnet_id, item.address) for item in gone])
+    return bool(await tx.fetch(INSERT_LEFT, *hidden, *listed))
 
 
 # While a notice stands, compute has not asked the guest's host for its NICs.
@@ -58,17 +55,6 @@ SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uu
 async def list_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
     """Return the subnets of what the guests of these hidden ports list: of all that the ports may have or be given."""
     return [row["subnet_id"] for row in await tx.fetch(LIST_SUBNETS, list(port_ids))]
-
-
-DELETE_LISTED = """
--- network.delete_listed_addresses
-DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[])
-"""
-
-
-async def delete_listed(tx: Connection, port_ids: Collection[str]) -> None:
-    """Forget what the guests of these hidden ports list."""
-    await tx.execute(DELETE_LISTED, list(port_ids))
 
 
 LIST_PLUGGED = """

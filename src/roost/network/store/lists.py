@@ -215,21 +215,13 @@ VISIBLE: Mapping[ListKind, str] = {
 """Kind -> the condition on rows that a project sees, unless a policy file shows it all. Other kinds have none."""
 
 
-async def list_rows(tx: Connection, kind: ListKind, query: ListQuery) -> list[ListRow]:
-    """Return a page, in the order in which it is shown."""
-    return [row for row, _ in await list_rows_with(tx, kind, query, ())]
-
-
-async def list_rows_with(
-    tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str]
+async def list_rows(
+    tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str] = ()
 ) -> list[tuple[ListRow, tuple[Any, ...]]]:
-    """Return a page, each row with the values of further columns of `o`, in their order."""
+    """Return a page in the order in which it is shown, each row with the values of further columns of `o`."""
     statement, arguments = compose(kind, query, columns)
-    rows = []
-    for row in await tx.fetch(statement, *arguments):
-        identity, *values = row
-        count = len(values) - len(columns)
-        rows.append((ListRow(identity, tuple(values[:count])), tuple(values[count:])))
+    count = len(columns)
+    rows = [(ListRow(row[count], row[count + 1 :]), row[:count]) for row in await tx.fetch(statement, *arguments)]
     return rows[::-1] if query.reverse else rows
 
 
@@ -263,7 +255,7 @@ def compose(kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> tu
     identity = COLUMNS[kind][KEYS.get(kind, "id")].expression
     limit = "" if query.limit is None else f"LIMIT {place(query.limit)}"
     statement = f"""-- network.list_{kind}_rows
-SELECT {", ".join([identity, *(key for key, _ in keys), *columns])} FROM network.{TABLES.get(kind, kind)} o
+SELECT {", ".join([*columns, identity, *(key for key, _ in keys)])} FROM network.{TABLES.get(kind, kind)} o
 WHERE {" AND ".join(conditions)}
 ORDER BY {order} {limit}"""  # noqa: S608 - names of columns and places of arguments
     return statement, arguments

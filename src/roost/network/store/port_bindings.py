@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from roost.network.model.ports import Binding
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 
 LIST_BINDINGS = """
 -- network.list_bindings
@@ -38,5 +39,4 @@ WHERE b.port_id = dropped.port_id AND (dropped.host IS NULL OR b.host = dropped.
 
 async def delete(tx: Connection, dropped: Sequence[tuple[str, str | None]]) -> list[str]:
     """Delete inactive bindings, by (port id, host), None for all hosts; return the ports that had one."""
-    rows = await tx.fetch(DELETE_BINDINGS, [item[0] for item in dropped], [item[1] for item in dropped])
-    return sorted({row["port_id"] for row in rows})
+    return sorted({row["port_id"] for row in await tx.fetch(DELETE_BINDINGS, *columns_of(dropped, 2))})

@@ -1,26 +1,16 @@
 """Ports. Those that a transaction will change are locked first, by id."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import (
-    VIF_TYPE_UNBOUND,
-    Address,
-    AddressPair,
-    NewPort,
-    Parting,
-    Port,
-    PortFilter,
-    PortOrigin,
-    Reserved,
-)
-from roost.network.store import addresses, lists
+from roost.network.model.ports import Address, NewPort, Parting, Port, PortFilter, PortOrigin
+from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of, encode, read_row
 
-_COLUMNS = [name for name in Port.__struct_fields__ if name != "addresses"]
+PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
+_COLUMNS = [PAIRS.format(row="o") if name == "allowed_address_pairs" else name for name in resources.COLUMNS["port"]]
 _PORT = ", ".join(_COLUMNS)
 # In one statement, so that every reader sees ports and addresses as of one instant.
 _ADDRESSES = f"""coalesce(
@@ -29,7 +19,7 @@ _ADDRESSES = f"""coalesce(
 
 LOCK_PORTS = f"""
 -- network.lock_ports
-SELECT {_PORT} FROM network.port WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+SELECT {_PORT} FROM network.port o WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """  # noqa: S608 - names of fields
 
 
@@ -40,7 +30,7 @@ async def lock_ports(tx: Connection, ids: Sequence[str]) -> dict[str, Port]:
 
 LOCK_SERVER_PORTS = f"""
 -- network.lock_server_ports
-SELECT {_PORT} FROM network.port
+SELECT {_PORT} FROM network.port o
 WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
 ORDER BY id FOR NO KEY UPDATE
 """  # noqa: S608 - names of fields
@@ -65,20 +55,15 @@ ORDER BY id
 async def list_ports(tx: Connection, chosen: PortFilter) -> list[Port]:
     """Return ports with their addresses, by id."""
     rows = await tx.fetch(LIST_PORTS, chosen.ids, chosen.network_ids, chosen.device_ids, chosen.hidden)
-    return [_port(row, _addresses.decode(row["addresses"])) for row in rows]
+    return [_port(row, "addresses") for row in rows]
 
 
 async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
     """Return a page of ports as clients ask for it, with their addresses."""
-    rows = await lists.list_rows_with(tx, "port", query, (*_COLUMNS, _ADDRESSES))
-    return [
-        (row, _port(zip(_COLUMNS, values, strict=True), _addresses.decode(addresses_json)))
-        for row, (*values, addresses_json) in rows
-    ]
+    rows = await lists.list_rows(tx, "port", query, (*_COLUMNS, _ADDRESSES))
+    # The addresses are the last field.
+    return [(row, _port(dict(zip(Port.__struct_fields__, values, strict=True)), "addresses")) for row, values in rows]
 
-
-_addresses = msgspec.json.Decoder(tuple[Address, ...])
-_pairs = msgspec.json.Decoder(tuple[AddressPair, ...])
 
 INSERT_MADE = """
 -- network.insert_made_ports
@@ -97,35 +82,11 @@ RETURNING id
 
 async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str], origin: PortOrigin) -> set[str]:
     """Insert ports that Roost makes; return the ids inserted. A port whose id or MAC address exists is left out."""
-    columns = [
-        [port.id for port in new], [port.network_id for port in new], [port.project_id for port in new], list(macs),
-        [port.server_id for port in new], [port.device_owner for port in new], [port.nic_tag for port in new],
-    ]  # fmt: skip
-    return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns, _encode(origin))}
-
-
-RESERVE_PORTS = """
--- network.reserve_ports
-UPDATE network.port p
-SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, made_for = NULL,
-    host = NULL, vif_type = $5, revision = revision + 1, updated_at = now()
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
-WHERE p.id = r.id AND p.device_id = ''
-"""
-
-
-async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Give users' ports to servers' builds. The ports are locked, and no device has them.
-
-    A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
-    unbound until the build binds it. So with a reserved port that is bound, its server runs.
-    """
-    columns = [
-        [item.port_id for item in reserved], [item.server_id for item in reserved],
-        [item.device_owner for item in reserved], [_encode(item.origin) for item in reserved],
-    ]  # fmt: skip
-    done = await tx.execute(RESERVE_PORTS, *columns, VIF_TYPE_UNBOUND)
-    assert done == f"UPDATE {len(reserved)}", "they are locked, and were free"
+    rows = [
+        (port.id, port.network_id, port.project_id, mac, port.server_id, port.device_owner, port.nic_tag)
+        for port, mac in zip(new, macs, strict=True)
+    ]
+    return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns_of(rows, 7), encode(origin))}
 
 
 BIND_PORTS = """
@@ -147,27 +108,18 @@ async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], 
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
-TOUCH_PORTS = """
--- network.touch_ports
-UPDATE network.port SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+_SETTLE_ADDRESSES = """
+UPDATE network.address a SET assigned_for = NULL
+FROM (
+    SELECT subnet_id, address FROM network.address
+    WHERE assigned_for IS NOT NULL AND port_id {of_these}
+    ORDER BY subnet_id, address FOR NO KEY UPDATE
+) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
 """
 
-
-async def touch(tx: Connection, ids: Sequence[str]) -> None:
-    """Raise the revisions of these locked ports, which refuses whoever read an earlier one."""
-    if ids:
-        await tx.execute(TOUCH_PORTS, ids)
-
-
-PART_PORTS = """
+PART_PORTS = f"""
 -- network.part_ports
-WITH kept AS (
-    UPDATE network.address a SET assigned_for = NULL
-    FROM (
-        SELECT subnet_id, address FROM network.address WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
-        ORDER BY subnet_id, address FOR NO KEY UPDATE
-    ) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
-), moves AS (
+WITH kept AS ({_SETTLE_ADDRESSES.format(of_these="= ANY($1::uuid[])")}), moves AS (
     DELETE FROM network.binding WHERE port_id = ANY($6::uuid[])
 )
 UPDATE network.port p
@@ -176,30 +128,15 @@ SET device_id = o.device_id, device_owner = o.device_owner, host = o.host, vif_t
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[])
     AS o (id, device_id, device_owner, host, vif_type)
 WHERE p.id = o.id
-"""
+"""  # noqa: S608 - a constant of this file
 
 
 async def part(tx: Connection, partings: Sequence[Parting]) -> None:
     """Delete or restore the ports of servers that go. The addresses that they lose are unassigned before."""
-    await delete(tx, [item.port_id for item in partings if item.origin is None])
+    await resources.delete(tx, "port", [item.port_id for item in partings if item.origin is None])
     kept = [(item.port_id, item.origin) for item in partings if item.origin is not None]
-    columns = [
-        [port_id for port_id, _ in kept], [origin.device_id for _, origin in kept],
-        [origin.device_owner for _, origin in kept], [origin.host for _, origin in kept],
-        [origin.vif_type for _, origin in kept], [item.port_id for item in partings if item.ends_moves],
-    ]  # fmt: skip
-    await tx.execute(PART_PORTS, *columns)
-
-
-DELETE_PORTS = """
--- network.delete_ports
-DELETE FROM network.port WHERE id = ANY($1::uuid[])
-"""
-
-
-async def delete(tx: Connection, ids: Sequence[str]) -> None:
-    """Delete ports without addresses."""
-    await tx.execute(DELETE_PORTS, ids)
+    rows = [(port_id, was.device_id, was.device_owner, was.host, was.vif_type) for port_id, was in kept]
+    await tx.execute(PART_PORTS, *columns_of(rows, 5), [item.port_id for item in partings if item.ends_moves])
 
 
 LIST_NETWORK_PORTS = """
@@ -213,66 +150,23 @@ async def list_network_ports(tx: Connection, network_id: str, *, after: str, lim
     return [row["id"] for row in await tx.fetch(LIST_NETWORK_PORTS, network_id, after or None, limit)]
 
 
-SETTLE_PORTS = """
+SETTLE_PORTS = f"""
 -- network.settle_ports
 WITH held AS (
     SELECT id FROM network.port
-    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND host IS NOT NULL
+    WHERE (id = ANY($2::uuid[]) OR (device_id = ANY($1::text[]) AND device_id <> '' AND host IS NOT NULL))
         AND (reserved_from IS NOT NULL OR EXISTS (
             SELECT FROM network.address a WHERE a.port_id = port.id AND a.assigned_for IS NOT NULL))
     ORDER BY id FOR NO KEY UPDATE
 ), settled AS (
     UPDATE network.port p SET reserved_from = NULL, updated_at = now() FROM held WHERE p.id = held.id RETURNING p.id
-)
-UPDATE network.address a SET assigned_for = NULL
-FROM (
-    SELECT subnet_id, address FROM network.address
-    WHERE assigned_for IS NOT NULL AND port_id IN (SELECT id FROM settled)
-    ORDER BY subnet_id, address FOR NO KEY UPDATE
-) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
-"""
+){_SETTLE_ADDRESSES.format(of_these="IN (SELECT id FROM settled)")}
+"""  # noqa: S608 - a constant of this file
 
 
-async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
-    """End the builds' reservations of the bound ports of these servers. The audit ends those of unbound ports."""
-    await tx.execute(SETTLE_PORTS, server_ids)
-
-
-# A profile is JSON in a text there.
-INSERT_PORTS = f"""
--- network.insert_ports
-INSERT INTO network.port ({_PORT})
-SELECT {_PORT.replace("binding_profile", "(binding_profile #>> '{}')::jsonb")}
-FROM json_populate_recordset(NULL::network.port, $1)
-ON CONFLICT DO NOTHING
-RETURNING id
-"""  # noqa: S608 - names of fields
-
-
-async def insert_all(tx: Connection, new: Sequence[Port]) -> set[str]:
-    """Insert users' ports; return the ids inserted. A port whose MAC address its network has already is left out."""
-    if not new:
-        return set()
-    return {row["id"] for row in await tx.fetch(INSERT_PORTS, msgspec.json.encode(new).decode())}
-
-
-UPDATE_PORT = """
--- network.update_port
-UPDATE network.port
-SET name = $2, description = $3, admin_state_up = $4, device_id = $5, device_owner = $6, host = $7, vnic_type = $8,
-    binding_profile = $9, vif_type = $10, mac_address = $11, made_for = $12, port_security_enabled = $13,
-    allowed_address_pairs = $14, revision = revision + 1, updated_at = now()
-WHERE id = $1
-"""
-
-
-async def update(tx: Connection, port: Port) -> None:
-    """Write what a client may change; the port is locked."""
-    await tx.execute(
-        UPDATE_PORT, port.id, port.name, port.description, port.admin_state_up, port.device_id, port.device_owner,
-        port.host, port.vnic_type, port.binding_profile, port.vif_type, port.mac_address, port.made_for,
-        port.port_security_enabled, msgspec.json.encode(port.allowed_address_pairs).decode(),
-    )  # fmt: skip
+async def settle(tx: Connection, server_ids: Sequence[str], port_ids: Sequence[str] = ()) -> None:
+    """End the builds' reservations of the bound ports of these servers, and of these locked ports."""
+    await tx.execute(SETTLE_PORTS, server_ids, port_ids)
 
 
 COUNT_PORTS = """
@@ -314,22 +208,8 @@ async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port
     by_port: dict[str, list[Address]] = {}
     for address in await addresses.list_of_ports(tx, [row["id"] for row in rows]):
         by_port.setdefault(address.port_id, []).append(address)
-    return {row["id"]: _port(row, tuple(by_port.get(row["id"], ()))) for row in rows}
+    return {row["id"]: _port(row, addresses=tuple(by_port.get(row["id"], ()))) for row in rows}
 
 
-def read_pairs(stored: str | None) -> tuple[AddressPair, ...]:
-    """Return a port's address pairs as they are stored; null for none."""
-    return () if stored is None else _pairs.decode(stored)
-
-
-def _port(row: Any, addresses_of_port: tuple[Address, ...]) -> Port:
-    fields = dict(row)
-    if fields["reserved_from"] is not None:
-        fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
-    fields["tags"] = tuple(fields["tags"])
-    fields["allowed_address_pairs"] = read_pairs(fields["allowed_address_pairs"])
-    return Port(**{**fields, "addresses": addresses_of_port})
-
-
-def _encode(origin: PortOrigin) -> str:
-    return msgspec.json.encode(origin).decode()
+def _port(row: Mapping[str, Any], *encoded: str, **others: Any) -> Port:
+    return read_row(Port, row, "reserved_from", "allowed_address_pairs", *encoded, **others)

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from roost.network.model.networks import AddressRange, Holdings, HostRoute, ProviderSource, Subnet
+from roost.network.model.networks import Holdings, ProviderSource, Subnet
 from roost.network.rules import addressing
-from roost.network.store.addresses import HOLDING
+from roost.network.store import resources
+from roost.network.store.addresses import AUTOMATIC, HOLDING, range_columns
 from roost.platform.database import Connection
-
-_SUBNET = [name for name in Subnet.__struct_fields__ if name != "pools"]
+from roost.platform.rows import read_row
 
 LIST_SUBNETS = f"""
 -- network.list_subnets
-SELECT {", ".join(f"s.{name}" for name in _SUBNET)},
+SELECT {", ".join(f"s.{name}" for name in resources.COLUMNS["subnet"])},
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
     ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
-    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
+    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3)) AND (NOT $4 OR s.spreading)
 ORDER BY s.id
 """  # noqa: S608 - names of fields
 
@@ -31,33 +31,18 @@ async def list_subnets(
     *,
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
+    spreading: bool = False,
 ) -> list[Subnet]:
-    """Return the subnets with these ids, of these networks and of these providers, by id. None is any."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
+    """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
 
-
-INSERT_SUBNETS = f"""
--- network.insert_subnets
-INSERT INTO network.subnet ({", ".join(_SUBNET)}, spreading)
-SELECT {", ".join(_SUBNET)}, id = ANY($2::uuid[]) FROM json_populate_recordset(NULL::network.subnet, $1)
-"""  # noqa: S608 - names of fields
+    spreading: only those of which ports made before are still to get addresses.
+    """
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
 
 
 async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
-    """Insert subnets without their pools. spreading: ids; ports made before are still to get addresses of these."""
-    await tx.execute(INSERT_SUBNETS, msgspec.json.encode(new).decode(), spreading)
-
-
-LIST_SPREADING = """
--- network.list_spreading_subnets
-SELECT id FROM network.subnet WHERE spreading ORDER BY id
-"""
-
-
-async def list_spreading(tx: Connection) -> list[Subnet]:
-    """Return the subnets that are spreading: ports made before them are still to get addresses of them."""
-    ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
-    return await list_subnets(tx, ids) if ids else []
+    """Insert subnets without their pools. spreading: ids, of those that list_subnets calls so."""
+    await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
 
 
 FINISH_SPREADING = """
@@ -69,24 +54,6 @@ UPDATE network.subnet SET spreading = false WHERE id = $1
 async def finish_spreading(tx: Connection, subnet_id: str) -> None:
     """Write that all ports made before the subnet have an address of it."""
     await tx.execute(FINISH_SPREADING, subnet_id)
-
-
-UPDATE_SUBNET = """
--- network.update_subnet
-UPDATE network.subnet
-SET name = $2, description = $3, gateway_ip = $4, enable_dhcp = $5, dns_nameservers = $6, host_routes = $7,
-    service_types = $8, segment_id = $9, revision = revision + 1, updated_at = now()
-WHERE id = $1
-"""
-
-
-async def update_subnet(tx: Connection, subnet: Subnet) -> None:
-    """Write what a client may change, but for the pools."""
-    await tx.execute(
-        UPDATE_SUBNET, subnet.id, subnet.name, subnet.description, subnet.gateway_ip, subnet.enable_dhcp,
-        subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.service_types,
-        subnet.segment_id,
-    )  # fmt: skip
 
 
 DELETE_POOLS = """
@@ -104,9 +71,7 @@ SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
 async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
     """Write the pools of subnets that have none yet."""
     pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
-    firsts = [addressing.show(pool.first) for _, pool in pools]
-    lasts = [addressing.show(pool.last) for _, pool in pools]
-    await tx.execute(INSERT_POOLS, [subnet_id for subnet_id, _ in pools], firsts, lasts)
+    await tx.execute(INSERT_POOLS, *range_columns(pools))
 
 
 async def set_pools(tx: Connection, subnet: Subnet) -> None:
@@ -121,7 +86,7 @@ MISMARKED = f"""
 SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
 FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
 CROSS JOIN LATERAL (SELECT
-    coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless') AS follows,
+    {AUTOMATIC} AS follows,
     EXISTS (SELECT FROM network.pool o
         WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
 CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
@@ -192,48 +157,20 @@ async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
     return port_id
 
 
-DELETE_SUBNETS = """
--- network.delete_subnets
-DELETE FROM network.subnet WHERE id = ANY($1::uuid[])
-"""
+PROVIDERS = """(
+SELECT id AS provider_uuid, true AS routed, physical_network, NULL AS cell, coalesce(nullif(name, ''), id::text) AS name
+FROM network.segment
+UNION ALL SELECT id, false, physical_network, NULL, coalesce(nullif(name, ''), id::text) FROM network.network
+UNION ALL SELECT id, false, NULL, cell, cell FROM network.subnet WHERE cell IS NOT NULL
+)"""
+"""Every provider that there can be, with its name for people; of a pool, the name is its cell."""
 
-
-async def delete_subnets(tx: Connection, ids: Sequence[str]) -> None:
-    """Delete the locked subnets with their pools; no port may have an address in them."""
-    await tx.execute(DELETE_SUBNETS, ids)
-
-
-LIST_POOLS = """
--- network.list_pools
-SELECT subnet_id, first_address, last_address FROM network.pool WHERE subnet_id = ANY($1::uuid[])
-ORDER BY subnet_id, first_address
-"""
-
-
-async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, list[AddressRange]]:
-    """Return subnet id -> its pools in order; a subnet without any is left out."""
-    pools_by_subnet: dict[str, list[AddressRange]] = {}
-    for row in await tx.fetch(LIST_POOLS, subnet_ids):
-        pool = addressing.parse_range(row["first_address"], row["last_address"])
-        pools_by_subnet.setdefault(row["subnet_id"], []).append(pool)
-    return pools_by_subnet
-
-
-LIST_SOURCES = """
+LIST_SOURCES = f"""
 -- network.list_sources
-SELECT g.id AS provider_uuid, true AS routed, g.physical_network, NULL AS cell
-FROM network.segment g
-WHERE ($1::uuid[] IS NULL OR g.id = ANY($1)) AND EXISTS (SELECT FROM network.subnet s WHERE s.segment_id = g.id)
-UNION ALL
-SELECT n.id, false, n.physical_network, NULL
-FROM network.network n
-WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
-    AND NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
-UNION ALL
-SELECT s.id, false, NULL, s.cell FROM network.subnet s
-WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
-"""
-
+SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {PROVIDERS} AS p
+WHERE ($1::uuid[] IS NULL OR p.provider_uuid = ANY($1))
+    AND EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
+"""  # noqa: S608 - a constant of this file
 
 LIST_HOLDINGS = f"""
 -- network.list_holdings
@@ -257,12 +194,9 @@ GROUP BY s.provider_uuid, a.subnet_id
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
     """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
     holdings: dict[str, dict[str, Holdings]] = {}
-    for row in await tx.fetch(LIST_HOLDINGS, provider_uuids):
-        provider_uuid, subnet_id, *counts = row
-        claimed_inside, claimed_outside, unclaimed_inside = counts
-        holdings.setdefault(provider_uuid, {})[subnet_id] = Holdings(
-            claimed_inside=claimed_inside, claimed_outside=claimed_outside, unclaimed_inside=unclaimed_inside
-        )
+    for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
+        of_subnet = Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
+        holdings.setdefault(provider_uuid, {})[subnet_id] = of_subnet
     return holdings
 
 
@@ -281,19 +215,15 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     ]
 
 
-LIST_PROVIDERS = """
+LIST_PROVIDERS = f"""
 -- network.list_providers
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name, NULL AS cell
-FROM network.segment WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text), NULL FROM network.network WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, NULL, cell, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
-"""
+SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {PROVIDERS} AS p
+WHERE p.provider_uuid = ANY($1::uuid[])
+"""  # noqa: S608 - a constant of this file
 
 
 class Provider(Struct, frozen=True):
-    """A provider with its physical network or cell, and its name for people; of a pool, the name is its cell."""
+    """A provider with its physical network or cell, and its name for people."""
 
     id: str
     physical_network: str | None
@@ -321,8 +251,5 @@ async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
 
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
-    firsts, lasts = fields.pop("firsts"), fields.pop("lasts")
-    for name in ("dns_nameservers", "service_types", "tags"):
-        fields[name] = tuple(fields[name])
-    fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
-    return Subnet(**fields, pools=addressing.parse_ranges(firsts, lasts))
+    pools = addressing.parse_ranges(fields.pop("firsts"), fields.pop("lasts"))
+    return read_row(Subnet, fields, "host_routes", pools=pools)

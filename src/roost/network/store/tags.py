@@ -2,23 +2,17 @@
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
+from typing import get_args
 
 from roost.network.model.networks import Kind
 from roost.platform.database import Connection
 
-_WHERE: dict[Kind, str] = {
-    "network": "id = $1",
-    "segment": "id = $1",
-    "subnet": "id = $1",
-    "port": "id = $1 AND nic_tag IS NULL",
-}
-
 LOCK_TAGS = {
     kind: f"""
 -- network.lock_{kind}_tags
-SELECT tags FROM network.{kind} WHERE {where} FOR NO KEY UPDATE
+SELECT tags FROM network.{kind} WHERE id = $1 {"AND nic_tag IS NULL" if kind == "port" else ""} FOR NO KEY UPDATE
 """
-    for kind, where in _WHERE.items()
+    for kind in get_args(Kind)
 }
 
 # A build compares the revision of the port that it holds: a tag must not end it.
@@ -29,7 +23,7 @@ UPDATE network.{kind} SET tags = $2, updated_at = now(),
     revision = revision + {"(reserved_from IS NULL)::integer" if kind == "port" else 1}
 WHERE id = $1
 """
-    for kind in _WHERE
+    for kind in get_args(Kind)
 }
 
 

@@ -8,6 +8,7 @@ from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptedPort, HeldPort, Place
 from roost.network.store.addresses import OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 
 LIST_PLACES = f"""
 -- network.list_listed_places
@@ -35,8 +36,7 @@ ORDER BY l.address, s.id
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
     """Return address -> its places. pairs: (network id, address); the id is None for any network."""
     places: dict[str, list[Place]] = {}
-    rows = await tx.fetch(LIST_PLACES, [network_id for network_id, _ in pairs], [address for _, address in pairs])
-    for row in rows:
+    for row in await tx.fetch(LIST_PLACES, *columns_of(pairs, 2)):
         places.setdefault(row["address"], []).append(Place(**row))
     return places
 
@@ -45,12 +45,12 @@ LIST_PORTS_OF_HOSTS = f"""
 -- network.list_held_ports
 SELECT p.host, p.id, l.subnet_id, l.address
 FROM network.port p LEFT JOIN network.listed_address l ON l.port_id = p.id
-WHERE {OF_UNKNOWN_GUEST} AND p.host = ANY($1::text[]) ORDER BY p.id
+WHERE {OF_UNKNOWN_GUEST} AND ($1::text[] IS NULL OR p.host = ANY($1)) ORDER BY p.id
 """
 
 
-async def list_listed(tx: Connection, hosts: Sequence[str]) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """Return host -> hidden port -> the (subnet id, address) pairs that its guest lists."""
+async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """Return host, of these or of all -> hidden port -> the (subnet id, address) pairs that its guest lists."""
     listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
     for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
         pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
@@ -77,41 +77,24 @@ async def set_listed(
 ) -> None:
     """Write which addresses the guests of these hidden ports list. Only pairs in these locked subnets are added."""
     rows = [(*pair, port.id) for port in wanted for pair in port.listed]
-    columns = [[row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]]
-    await tx.execute(SET_LISTED, list(port_ids), *columns, list(subnet_ids))
+    await tx.execute(SET_LISTED, list(port_ids), *columns_of(rows, 3), list(subnet_ids))
 
 
-LIST_HOSTS = f"""
--- network.list_holding_hosts
-SELECT DISTINCT p.host FROM network.port p WHERE {OF_UNKNOWN_GUEST}
-"""
-
-
-async def list_hosts(tx: Connection) -> set[str]:
-    """Return the hosts whose unknown guests hold addresses."""
-    return {row["host"] for row in await tx.fetch(LIST_HOSTS)}
-
-
-LOCK_HOST = """
--- network.lock_guests_host
-SELECT guests_as_of FROM network.host WHERE name = $1 FOR NO KEY UPDATE
-"""
-SET_AS_OF = """
--- network.set_guests_as_of
-UPDATE network.host SET guests_as_of = $2 WHERE name = $1
+NOTE_AS_OF = """
+-- network.note_guests_as_of
+WITH noted AS (
+    UPDATE network.host SET guests_as_of = $2 WHERE name = $1 AND coalesce(guests_as_of <= $2, true) RETURNING name
+)
+SELECT EXISTS (SELECT FROM noted) OR NOT EXISTS (SELECT FROM network.host WHERE name = $1)
 """
 
 
 async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
-    """Lock the host, and note `as_of` unless something later is known of its guests; return whether it was noted.
+    """Note `as_of` of the host, and so lock it; return False where something later is known of its guests (R46).
 
     An unknown host has nothing later.
     """
-    known: datetime | None = await tx.fetchval(LOCK_HOST, host)
-    if known is not None and known > as_of:
-        return False
-    await tx.execute(SET_AS_OF, host, as_of)
-    return True
+    return bool(await tx.fetchval(NOTE_AS_OF, host, as_of))
 
 
 INSERT_PORTS = """
@@ -129,10 +112,8 @@ RETURNING id
 
 async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
     """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
-    columns = [
-        [port.id for port in new], [port.network_id for port in new], list(macs), [port.host for port in new],
-        [port.server_id for port in new],
-    ]  # fmt: skip
+    with_macs = zip(new, macs, strict=True)
+    columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in with_macs], 5)
     return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
 
 
@@ -179,8 +160,5 @@ async def adopt(
     tx: Connection, adopted: Sequence[AdoptedPort], *, project_id: str, server_id: str, device_owner: str
 ) -> None:
     """Make these locked hidden ports the server's. Their addresses have the ports' old ids still."""
-    columns = [
-        [port.hidden_id for port in adopted], [port.id for port in adopted], [port.made_by_roost for port in adopted],
-        [port.nic_tag for port in adopted],
-    ]  # fmt: skip
+    columns = columns_of([(port.hidden_id, port.id, port.made_by_roost, port.nic_tag) for port in adopted], 4)
     await tx.execute(ADOPT_PORTS, *columns, project_id, server_id, device_owner)

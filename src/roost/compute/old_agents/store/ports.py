@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from roost.compute.store.rows import columns_of
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 from roost.seams.agent import GuestKey
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import Nic

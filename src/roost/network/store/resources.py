@@ -1,0 +1,102 @@
+"""SQL that is the same for networks, segments, subnets and ports: their rows written, changed, deleted.
+
+A row has the fields of its struct as columns. It goes in as JSON, which PostgreSQL reads by the table's types.
+"""
+# ruff: noqa: S608 - what is put into a statement are names of tables and columns.
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roost.network.model.networks import Kind, Network, Segment, Subnet
+from roost.network.model.ports import Port
+from roost.platform.database import Connection
+from roost.platform.rows import encode
+
+_STRUCTS: Mapping[Kind, type[Network | Segment | Subnet | Port]] = {
+    "network": Network,
+    "segment": Segment,
+    "subnet": Subnet,
+    "port": Port,
+}
+_OF_OTHER_TABLES = ("links", "subnet_ids", "segment_ids", "segmented", "pools", "addresses")
+COLUMNS = {
+    kind: [name for name in struct.__struct_fields__ if name not in _OF_OTHER_TABLES]
+    for kind, struct in _STRUCTS.items()
+}
+_CHANGEABLE: Mapping[Kind, str] = {
+    "network": "name description admin_state_up shared external mtu port_security_enabled",
+    "segment": "name description",
+    "subnet": "name description gateway_ip enable_dhcp dns_nameservers host_routes service_types segment_id",
+    "port": """name description admin_state_up device_id device_owner host vnic_type binding_profile vif_type
+        mac_address made_for reserved_from port_security_enabled allowed_address_pairs""",
+}
+"""The columns of what a client, or a server's build, may change."""
+
+
+def _read(name: str) -> str:
+    """Return the expression of a column in JSON that is read as a row `given`; a profile is JSON in a text there."""
+    return "(given.binding_profile #>> '{}')::jsonb" if name == "binding_profile" else f"given.{name}"
+
+
+INSERT = {
+    kind: f"""
+-- network.insert_{kind}s
+INSERT INTO network.{kind} ({", ".join(names)})
+SELECT {", ".join(map(_read, names))} FROM json_populate_recordset(NULL::network.{kind}, $1) AS given
+ON CONFLICT DO NOTHING RETURNING id
+"""
+    for kind, names in {**COLUMNS, "subnet": [*COLUMNS["subnet"], "spreading"]}.items()
+}
+
+
+async def insert(tx: Connection, kind: Kind, new: Sequence[Network | Segment | Port | dict[str, Any]]) -> set[str]:
+    """Insert new rows; return the ids inserted. A port whose MAC address its network has already is left out."""
+    return {row["id"] for row in await tx.fetch(INSERT[kind], encode(new))} if new else set()
+
+
+UPDATE = {
+    kind: f"""
+-- network.update_{kind}s
+UPDATE network.{kind} o
+SET {", ".join(f"{name} = {_read(name)}" for name in names.split())}, revision = o.revision + 1, updated_at = now()
+FROM json_populate_recordset(NULL::network.{kind}, $1) AS given WHERE o.id = given.id
+"""
+    for kind, names in _CHANGEABLE.items()
+}
+
+
+async def update(tx: Connection, kind: Kind, changed: Sequence[Network | Segment | Subnet | Port]) -> None:
+    """Write what may be changed of rows, and raise their revisions. They are locked, or their networks are."""
+    await tx.execute(UPDATE[kind], encode(changed))
+
+
+TOUCH = {
+    kind: f"""
+-- network.touch_{kind}s
+UPDATE network.{kind} SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+"""
+    for kind in COLUMNS
+}
+
+
+async def touch(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
+    """Raise the revisions of locked rows, which refuses whoever read an earlier one.
+
+    Source of the networks' after a change of a subnet: Neutron, db/models_v2.py, Subnet.revises_on_change.
+    """
+    if ids:
+        await tx.execute(TOUCH[kind], ids)
+
+
+DELETE = {
+    kind: f"""
+-- network.delete_{kind}s
+DELETE FROM network.{kind} WHERE id = ANY($1::uuid[])
+"""
+    for kind in COLUMNS
+}
+
+
+async def delete(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
+    """Delete rows. What belongs to them is gone: but for a subnet's pools, and inactive bindings of a port."""
+    await tx.execute(DELETE[kind], ids)
