@@ -6,7 +6,7 @@ from roost.network.model.networks import PLAIN_NAME
 from roost.network.model.ports import PortFilter, PortRequest
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
-from roost.network.store import publications, resources
+from roost.network.store import claims, publications, resources
 from roost.network.store import subnets as subnet_rows
 from roost.seams.network import Nic
 from roost.seams.placement import ProviderState
@@ -105,3 +105,15 @@ async def test_a_provider_that_the_ledger_refuses_keeps_no_other_from_it(cloud: 
     assert left == {refused.id, told.id}
     async with cloud.networks.database.transaction() as tx:
         assert await publications.list_due(tx, [network.id for network in going]) == set()
+
+
+async def test_an_intent_that_was_opened_since_it_was_looked_for_stays(cloud: Cloud) -> None:
+    """Both have run out. The later one has another ticket, so whoever deletes the earlier one leaves it."""
+    port_id = cloud.networks.env.new_uuid()
+    async with cloud.networks.database.transaction() as tx:
+        earlier = await claims.insert_intents(tx, [port_id], -1)
+        assert await claims.list_expired_intents(tx, 10) == earlier
+        assert await claims.delete_intents(tx, earlier) == {port_id}
+        later = await claims.insert_intents(tx, [port_id], -1)
+        assert await claims.delete_intents(tx, earlier) == set()
+        assert await claims.list_busy(tx, [port_id]) == (set(), later)
