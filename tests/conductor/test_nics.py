@@ -19,7 +19,7 @@ from roost.compute.service import actions, guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.interfaces import attach_interface, detach_interface
-from roost.network.errors import IpAddressAlreadyAllocated, PortInUse
+from roost.network.errors import IpAddressAlreadyAllocated, NetworkInUse, PortInUse
 from roost.network.model.networks import NetworkChanges, SubnetChanges
 from roost.network.model.ports import AddressPair, FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import networks, ports, subnets
@@ -226,6 +226,8 @@ async def test_a_nic_that_is_detached_keeps_its_address_until_the_guest_is_witho
     await detach(guest)
     with pytest.raises(IpAddressAlreadyAllocated):
         await guest.take()
+    with pytest.raises(NetworkInUse, match="repeat the request once their hosts have let them go"):
+        await networks.delete_network(world.networks, guest.port.network_id)
     await guest.obey()
     await guest.take()
 

@@ -171,13 +171,18 @@ async def _lock_unused(tx: Connection, network_id: str, revision: int | None) ->
     Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse.
     """
     network = await _lock_network(tx, network_id, revision)
-    port_count = await ports.count(tx, network_id)
+    port_count, nics_held = await ports.count(tx, network_id)
     if port_count and network.flat:
         raise NetworkInUse(f"Servers have addresses of network {network_id}: delete them first.")
     if port_count:
         raise NetworkInUse(
             f"Unable to complete operation on network {network_id}. There are one or more ports still in use on the "
             f"network: delete the {port_count} first."
+        )
+    if nics_held:
+        raise NetworkInUse(
+            f"Guests still have NICs on network {network_id} that their servers lost, or whose servers are not known "
+            f"({nics_held}): repeat the request once their hosts have let them go."
         )
     await addresses.lock_subnets(tx, network.subnet_ids)
     return network, [network_id, *(network.subnet_ids if network.flat else network.segment_ids)]

@@ -169,15 +169,18 @@ async def settle(tx: Connection, server_ids: Sequence[str], port_ids: Sequence[s
     await tx.execute(SETTLE_PORTS, server_ids, port_ids)
 
 
-COUNT_PORTS = """
+COUNT_PORTS = f"""
 -- network.count_ports
-SELECT count(*) FROM network.port WHERE network_id = $1
+SELECT count(*) FILTER (WHERE NOT ({addresses.HOLDING})) AS ports, count(*) FILTER (WHERE {addresses.HOLDING}) AS held
+FROM network.port p WHERE p.network_id = $1
 """
 
 
-async def count(tx: Connection, network_id: str) -> int:
-    """Return how many ports the network has."""
-    return int(await tx.fetchval(COUNT_PORTS, network_id))
+async def count(tx: Connection, network_id: str) -> tuple[int, int]:
+    """Return how many ports the network has, and how many NICs that guests have without a port."""
+    row = await tx.fetchrow(COUNT_PORTS, network_id)
+    assert row is not None
+    return row["ports"], row["held"]
 
 
 COUNT_PORTS_WITHOUT_ADDRESS = """
