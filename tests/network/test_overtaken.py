@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_flat import boot, two_cells
 from tests.network.test_subnet_updates import assert_books, pools, port, while_claiming
@@ -21,6 +22,7 @@ from roost.network.service import (
     subnets,
 )
 from roost.network.service import networks as network_service
+from roost.network.store import networks as network_rows
 from roost.platform.drift import Repairs
 from roost.seams.placement import ClaimGroup, ConsumerClaim
 
@@ -81,6 +83,16 @@ async def test_a_claim_that_somebody_else_makes_first_leaves_no_intent(
     await assert_books(cloud)
     await ports.update_port(cloud.networks, held.id, changes)
     await assert_books(cloud)
+
+
+async def test_a_networks_delete_waits_for_who_makes_ports_on_it(cloud: Cloud) -> None:  # R13
+    network = await cloud.plain("10.0.0.0/24")
+    async with cloud.networks.database.transaction() as tx:
+        assert await network_rows.lock_ids(tx, [network.id], "existence")
+        deleting = asyncio.create_task(network_service.delete_network(cloud.networks, network.id))
+        await until_blocked(cloud.networks.database, 1)
+        assert not deleting.done()
+    await deleting
 
 
 async def test_a_flat_network_that_is_in_use_loses_no_pool_by_a_refused_delete(cloud: Cloud) -> None:
