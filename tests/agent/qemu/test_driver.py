@@ -112,3 +112,12 @@ async def test_who_removes_a_guest_leaves_the_one_that_was_launched_meanwhile(tm
     await driver._remove(former)
     assert driver._guests[KEY] is driver.guest
     assert driver.guest.files.meta.exists()
+
+
+def test_a_guest_is_at_work_until_the_last_work_on_it_is_done(tmp_path: Path) -> None:
+    guest = NotedDriver(tmp_path).guest
+    with guest.at_work():
+        with guest.at_work():
+            pass
+        assert guest.working, "what its QEMU does was asked of it"
+    assert not guest.working

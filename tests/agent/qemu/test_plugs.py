@@ -14,6 +14,7 @@ from roost.agent.drivers.qemu.command import GuestFiles, Machine, Plug, plan_plu
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.plugs import replug, settle_nics
+from roost.agent.drivers.qemu.qmp import QmpError
 
 MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
 OLD = Plug(tap="rtold", mac="52:54:00:00:00:09", mtu=1500, slot=1)
@@ -96,4 +97,29 @@ async def test_nics_are_settled_once_that_can_be(tmp_path: Path, monkeypatch: py
         guest.nics = ()
         await settle_nics(guest, is_here=lambda: False, is_sent=lambda: False)
         assert not guest.is_plugged
+        await guest.disconnect()
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """is_written: by an agent that died before it had plugged it."""
+    guest = await make_guest(tmp_path)
+    (own,) = guest.meta.plugs
+    if not is_written:
+        guest.keep_plugs(())
+    qemu, refusals = Qemu(), iter([True, False])
+
+    async def plug(_guest: Guest, plug: Plug) -> None:
+        if next(refusals):
+            raise QmpError("QEMU did not answer netdev_add within 20 s")
+        qemu.devices.add(plug.device)
+
+    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(plugging, "_plug", plug)
+    async with monitor(guest.files.qmp, qemu.answer):
+        await guest.connect()
+        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
+        assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
         await guest.disconnect()

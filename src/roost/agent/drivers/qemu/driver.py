@@ -85,6 +85,7 @@ class QemuDriver(AgentState):
         for guest in self._guests.values():
             if guest.is_alive:
                 await plug_again(guest)
+                self._spawn(self._settle_nics(guest))
             self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(drain_consoles(self._guests))
 
@@ -114,6 +115,7 @@ class QemuDriver(AgentState):
         await self._network.apply()
         if guest.is_alive:
             await set_taps(guest)
+            self._spawn(self._settle_nics(guest))
         self._changed.add(guest.meta.order.key)
         self._changes.set()
 
@@ -318,7 +320,7 @@ class QemuDriver(AgentState):
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
         async with guest.finding:
-            guest.working = True
+            guest.begin_work()
         await self._forget_sending(key)
         self._point.forget(key)
         with contextlib.suppress(QmpError, LaunchFailed):
@@ -357,7 +359,7 @@ class QemuDriver(AgentState):
         if misfit is not None:
             meeting.answer(Said(refused=misfit))
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
-        guest.meta = replace(guest.meta, machine=offer.machine, plugs=offer.plugs)
+        guest.keep(replace(guest.meta, machine=offer.machine, plugs=offer.plugs))
         image = await ensure_image(self._options.cache)
         has_disk = await self._disks.take_or_create(order)
         await guest.start(image, self._options.account, waits_for_memory=True)
@@ -415,7 +417,11 @@ class QemuDriver(AgentState):
 
     async def _settle_nics(self, guest: Guest) -> None:
         key = guest.meta.order.key
-        await settle_nics(guest, is_here=lambda: self._guests.get(key) is guest, is_sent=lambda: key in self._sendings)
+
+        def is_here() -> bool:  # memory that is awaited goes on with the NICs that it knows
+            return self._guests.get(key) is guest and guest.meta.state in NICS_UP
+
+        await settle_nics(guest, is_here=is_here, is_sent=lambda: key in self._sendings)
 
     def cut_off(self, key: GuestKey, *, attempt: int) -> None:
         """Have its NICs be down: soon after this returns, and before a later end holds for any."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -81,7 +81,7 @@ OnChange = Callable[["Guest", Event | None], None]
 
 
 class Guest:
-    """A guest whose folder is there. nics_up: they are to be up. working: what it does now was asked of it.
+    """A guest whose folder is there. nics_up: they are to be up.
 
     halted: QEMU said last that it stands.
     """
@@ -92,7 +92,7 @@ class Guest:
         self.nics = nics
         self._on_change = on_change
         self.nics_up = False
-        self.working = False
+        self._works = 0
         self.plugging = asyncio.Lock()
         self.finding = asyncio.Lock()
         self.ended = asyncio.Event()
@@ -123,14 +123,23 @@ class Guest:
         """Return whether its QEMU ended, after it had answered."""
         return self._qmp is not None and not self._qmp.is_open
 
+    @property
+    def working(self) -> bool:
+        """Return whether what it does now was asked of it."""
+        return self._works > 0
+
+    def begin_work(self) -> None:
+        """Have what it does from now on be asked for."""
+        self._works += 1
+
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have what it does meanwhile be asked for."""
-        self.working = True
+        """Have what it does meanwhile be asked for, also while something else is at work on it."""
+        self.begin_work()
         try:
             yield
         finally:
-            self.working = False
+            self._works -= 1
 
     def listed(self, *, nics_up: bool) -> ListedGuest:
         """Return what a list says of it."""
@@ -150,6 +159,11 @@ class Guest:
         self.meta = meta
         self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         write_whole(self.files.meta, msgspec.json.encode(meta))
+
+    def keep_plugs(self, plugs: Iterable[Plug]) -> None:
+        """Note and write which NICs its QEMU has, if these are others. Raises OSError."""
+        if (plugs := tuple(plugs)) != self.meta.plugs:
+            self.keep(replace(self.meta, plugs=plugs))
 
     @property
     def nics_plugged(self) -> list[NicPlan]:
@@ -209,7 +223,7 @@ class Guest:
         if order.disk_gb and not self.files.disk.exists():
             raise ProgramFailed(f"the server's disk is gone from its host: {self.files.disk}")
         plugs = self.meta.plugs if waits_for_memory else plan_plugs(self.nics, self.plugs_kept)
-        self.keep(replace(self.meta, plugs=plugs))
+        self.keep_plugs(plugs)
         with open_taps(plug.tap for plug in plugs) as taps:
             await run_ip([*link_commands(self.nics_plugged, up=False), *plug_commands(self.nics_plugged)])
             command = guest_command(
@@ -267,7 +281,7 @@ class Guest:
     async def note_plugs(self) -> None:
         """Write which NICs it has, before its memory moves: it may have let some go since. Raises as list_devices."""
         devices = await self.list_devices()
-        self.keep(replace(self.meta, plugs=tuple(plug for plug in self.meta.plugs if plug.device in devices)))
+        self.keep_plugs(plug for plug in self.meta.plugs if plug.device in devices)
 
     async def write_memory(self) -> None:
         """Write the memory of a guest that stands to its file, whole or not at all. Raises QmpError, LaunchFailed."""

@@ -17,6 +17,7 @@ from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.host_network import run_ip, set_links
 from roost.agent.drivers.qemu.nics import NicRefused, link_commands, open_taps, plug_commands
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.platform.errors import reason_of
 
 UNPLUG_S = 5.0
 """How long a guest has to let a NIC go."""
@@ -34,7 +35,7 @@ async def replug(guest: Guest) -> None:
     async with guest.plugging:
         kept = guest.plugs_kept
         gone = [replace(plug, dead=True) for plug in guest.meta.plugs if plug not in kept]
-        guest.keep(replace(guest.meta, plugs=(*kept, *gone)))  # what is written is never less than its QEMU has
+        guest.keep_plugs((*kept, *gone))  # what is written is never less than its QEMU has
         staying = await _unplug(guest, gone) if gone else []
         plugs = plan_plugs(guest.nics, [*kept, *staying])
         guest.keep(replace(guest.meta, plugs=(*plugs, *staying)))
@@ -95,15 +96,18 @@ async def set_taps(guest: Guest) -> None:
 async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:
     """Have a guest have the NICs of its order, which it could not get or lose while its memory moved.
 
+    What is written may be what was about to be done, so it is over once QEMU has said what is there.
     is_here: whether it is still this host's. is_sent: whether its memory is on its way.
     """
-    while not guest.is_plugged and guest.is_alive and is_here():
+    while guest.is_alive and is_here():
         if not guest.working and not is_sent():
             try:
                 with guest.at_work():
                     await replug(guest)
-            except (LaunchFailed, NicRefused, ProgramFailed, QmpError) as error:
+                if guest.is_plugged:
+                    return
+            except (LaunchFailed, NicRefused, OSError, ProgramFailed, QmpError) as error:
                 log.warning(
-                    "a guest's NICs are not its order's", server_id=guest.meta.order.server_id, error=str(error)
+                    "a guest's NICs are not its order's", server_id=guest.meta.order.server_id, error=reason_of(error)
                 )
         await asyncio.sleep(SETTLE_S)
