@@ -114,6 +114,29 @@ async def test_who_removes_a_guest_leaves_the_one_that_was_launched_meanwhile(tm
     assert driver.guest.files.meta.exists()
 
 
+class SlowSending:
+    """A copy of memory that takes its time to end."""
+
+    is_over = True
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest, self.ends = guest, asyncio.Event()
+
+    async def cancel(self) -> None:
+        await self.ends.wait()
+
+
+async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    sending = driver._sendings[KEY] = SlowSending(driver.guest)  # type: ignore[assignment]
+    watching, sent = [asyncio.create_task(driver._forget_sending(KEY)) for _ in range(2)]
+    await asyncio.wait([watching, sent], timeout=0.05)
+    assert not sent.done(), "who watches it had begun to end it"
+    sending.ends.set()  # type: ignore[attr-defined]
+    await asyncio.gather(watching, sent)
+    assert driver._sendings == {}
+
+
 def test_a_guest_is_at_work_until_the_last_work_on_it_is_done(tmp_path: Path) -> None:
     guest = NotedDriver(tmp_path).guest
     with guest.at_work():

@@ -150,3 +150,12 @@ async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
     async with held(tmp_path, qemu) as (sending, _):
         qemu.job = FULL
         assert await asyncio.wait_for(sending.fails(), 5)
+
+
+async def test_a_migration_is_cancelled_once(tmp_path: Path) -> None:
+    async with held(tmp_path, Qemu()) as (sending, heard):
+        await asyncio.gather(sending.cancel(), sending.cancel())
+        await sending.cancel()
+        assert [item["execute"] for item in heard].count("block-job-cancel") == 2, (
+            "once at its beginning, once at its end"
+        )

@@ -370,7 +370,7 @@ class QemuDriver(AgentState):
 
     async def _send(self, guest: Guest, source: MemorySource) -> None:
         key = guest.meta.order.key
-        if (former := self._sendings.get(key)) is not None and former.source == source:
+        if (former := self._sendings.get(key)) is not None and former.source == source and not former.is_over:
             return
         await self._forget_sending(key)
         sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
@@ -399,7 +399,8 @@ class QemuDriver(AgentState):
             await self._go_on(guest, guest.meta.state)
             raise
         self._keep(guest, state="stopped", leaving=True)
-        await self._sendings.pop(key).close()
+        self._sendings.pop(key, None)
+        sending.close()
 
     async def _send_disk(self, guest: Guest, source: MemorySource) -> None:
         """Send the disk of a guest that was stopped for that; one whose memory was sent has nothing more."""
@@ -409,9 +410,11 @@ class QemuDriver(AgentState):
             await send_disk(guest, source, self._options.tls)
 
     async def _forget_sending(self, key: GuestKey) -> None:
-        if (sending := self._sendings.pop(key, None)) is not None:
+        if (sending := self._sendings.get(key)) is not None:
             await sending.cancel()
-            self._spawn(self._settle_nics(sending.guest))
+            if self._sendings.get(key) is sending:
+                del self._sendings[key]
+                self._spawn(self._settle_nics(sending.guest))
 
     # NICs.
 

@@ -312,7 +312,13 @@ class Sending:
         self._servers: list[asyncio.Server] = []
         self._relays: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
+        self._cancelling: asyncio.Task[None] | None = None
         self._control: Streams | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing is sent any more, or soon."""
+        return self._cancelling is not None
 
     async def begin(self) -> None:
         """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed, QmpError."""
@@ -379,11 +385,18 @@ class Sending:
             await asyncio.wait(self._relays, timeout=LINE_S)
 
     async def cancel(self) -> None:
-        """Leave nothing of it; the guest is as it was."""
+        """Leave nothing of it; the guest is as it was.
+
+        It is done once, and whoever asks waits for that: done again, it would end the guest's next migration.
+        """
+        self._cancelling = self._cancelling or asyncio.create_task(self._cancel())  # R53
+        await asyncio.shield(self._cancelling)
+
+    async def _cancel(self) -> None:
         if self._holding is not None:
             self._holding.cancel()
         await self.end_leftovers(self.guest)
-        await self.close()
+        self.close()
 
     @classmethod
     async def end_leftovers(cls, guest: Guest) -> None:
@@ -393,7 +406,7 @@ class Sending:
             if guest.meta.order.disk_gb:
                 await end_mirror(guest, force=True)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
         for server in self._servers:
             server.close()
