@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.agent.qemu.orders import make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu import plugs as plugging
-from roost.agent.drivers.qemu.command import GuestFiles, Machine, Plug, plan_plugs
+from roost.agent.drivers.qemu.command import NICS_SPARE, GuestFiles, Machine, Plug, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.plugs import replug, settle_nics
@@ -123,3 +124,25 @@ async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
         await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
         assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
         await guest.disconnect()
+
+
+async def test_a_nic_comes_into_another_slot_than_the_one_that_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = await make_guest(tmp_path)
+    (own,) = guest.meta.plugs
+    qemu = Qemu(own.device)
+
+    async def plug(_guest: Guest, plug: Plug) -> None:
+        qemu.devices.add(plug.device)
+
+    monkeypatch.setattr(plugging, "_plug", plug)
+    slots = []
+    async with monitor(guest.files.qmp, qemu.answer):
+        await guest.connect()
+        for number in range(NICS_SPARE + 1):
+            guest.nics = tuple(replace(nic, mac=f"52:54:00:00:01:{number:02x}") for nic in guest.nics)
+            await replug(guest)
+            slots += [plug.slot for plug in guest.meta.plugs]
+        await guest.disconnect()
+    assert slots == [*range(1, NICS_SPARE), 0, 1], "a slot that was freed is used last"

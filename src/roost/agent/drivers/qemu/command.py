@@ -6,6 +6,7 @@ its NICs as open files.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 from msgspec import Struct
@@ -138,10 +139,15 @@ def disk_option(files: GuestFiles) -> str:
     return f"driver=qcow2,node-name=disk,discard=unmap{direct},file.driver=file,file.filename={_value(files.disk)}"
 
 
-def plan_plugs(nics: Sequence[NicPlan], before: Sequence[Plug] = ()) -> tuple[Plug, ...]:
-    """Return what the NICs are plugged into: those that were there stay where they were, others take the first free."""
+def plan_plugs(nics: Sequence[NicPlan], before: Sequence[Plug] = (), *, freed: Sequence[int] = ()) -> tuple[Plug, ...]:
+    """Return what the NICs are plugged into: those that were there stay where they were, others take the first free.
+
+    freed: slots that lost a NIC while the guest ran, the latest last, in which order they are used last.
+    """
     known = {(plug.tap, plug.mac): plug for plug in before if not plug.dead}
-    free = (slot for slot in range(len(nics) + len(before)) if slot not in {plug.slot for plug in before})
+    latest = {slot: number for number, slot in enumerate(freed, start=1)}
+    slots = chain(sorted(range(NICS_SPARE), key=lambda slot: latest.get(slot, 0)), count(NICS_SPARE))
+    free = (slot for slot in slots if slot not in {plug.slot for plug in before})
     return tuple(
         known.get((nic.tap, nic.mac)) or Plug(tap=nic.tap, mac=nic.mac, mtu=nic.mtu, slot=next(free)) for nic in nics
     )

@@ -83,7 +83,7 @@ OnChange = Callable[["Guest", Event | None], None]
 class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
-    halted: QEMU said last that it stands.
+    halted: QEMU said last that it stands. slots_freed: PCI ports that lost a NIC while it ran, the latest last.
     """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
@@ -94,6 +94,7 @@ class Guest:
         self.nics_up = False
         self._works = 0
         self.plugging = asyncio.Lock()
+        self.slots_freed: list[int] = []
         self.finding = asyncio.Lock()
         self.ended = asyncio.Event()
         self.ended.set()

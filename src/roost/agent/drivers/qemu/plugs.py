@@ -37,8 +37,10 @@ async def replug(guest: Guest) -> None:
         gone = [replace(plug, dead=True) for plug in guest.meta.plugs if plug not in kept]
         guest.keep_plugs((*kept, *gone))  # what is written is never less than its QEMU has
         staying = await _unplug(guest, gone) if gone else []
-        plugs = plan_plugs(guest.nics, [*kept, *staying])
-        guest.keep(replace(guest.meta, plugs=(*plugs, *staying)))
+        freed = [plug.slot for plug in gone if plug not in staying]
+        guest.slots_freed = [*(slot for slot in guest.slots_freed if slot not in freed), *freed]  # R53
+        plugs = plan_plugs(guest.nics, [*kept, *staying], freed=guest.slots_freed)
+        guest.keep_plugs((*plugs, *staying))
         devices = await guest.list_devices()
         for plug in plugs:
             if plug.device not in devices:
