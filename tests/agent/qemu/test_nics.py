@@ -8,9 +8,9 @@ import pytest
 from tests.agent.qemu.orders import FLAT, MAC, NETWORK_ID, SUBNET_V6, make_network, make_order, make_port
 from tests.agent.qemu.site import PATH, find_lack, skip_for
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.nics import (
     NicPlan,
-    NicRefused,
     hash_of,
     high_mac,
     link_commands,
@@ -81,7 +81,7 @@ def test_a_segment_that_is_not_here_is_refused(
 ) -> None:
     words = {"id": "x", "network_type": "flat", "physical_network": "rack1"}
     network = make_network(segment=None if segment is None else NicSegment(**words | segment))
-    with pytest.raises(NicRefused, match=reason):
+    with pytest.raises(LaunchFailed, match=reason):
         plan_nics(make_order(networks=(network,)), bridges)
 
 

@@ -80,9 +80,8 @@ async def test_a_refusal_is_qemus_sentence(tmp_path: Path) -> None:
 
     async with monitor(tmp_path / "qmp", refuse):
         qmp = await Qmp.connect(tmp_path / "qmp")
-        with pytest.raises(QmpError, match="Device 'n9' not found") as refused:
+        with pytest.raises(QmpError, match="Device 'n9' not found"):
             await qmp.execute("device_del", id="n9")
-        assert not refused.value.gone
         await qmp.close()
 
 
@@ -91,9 +90,8 @@ async def test_the_end_of_qemu_is_told_once_and_fails_who_waits(tmp_path: Path) 
         qmp = await Qmp.connect(tmp_path / "qmp")
         ends: list[bool] = []
         qmp.on_close = lambda: ends.append(True)
-        with pytest.raises(QmpError) as failed:
+        with pytest.raises(QmpError, match="QEMU closed the connection"):
             await qmp.execute("quit")
-        assert failed.value.gone
         with pytest.raises(QmpError, match="closed"):
             await qmp.execute("query-status")
         await qmp.close()

@@ -8,7 +8,7 @@ from roost.seams.guests import MemorySource
 
 
 class LaunchFailed(Exception):
-    """The guest could not be made; the text is a sentence for people."""
+    """A guest cannot be what was asked for; the text is a sentence for people."""
 
 
 class Driver(Protocol):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from roost.agent.drivers import LaunchFailed
 from roost.platform.errors import RoostError
 
 PROGRAM_S = 30.0
@@ -23,7 +24,7 @@ _daemons: dict[int, "subprocess.Popen[bytes]"] = {}
 """Programs that go on, until they are seen to have ended."""
 
 
-class ProgramFailed(RoostError):
+class ProgramFailed(RoostError, LaunchFailed):
     """A program did not do what it was to do; the text is a sentence for people."""
 
 

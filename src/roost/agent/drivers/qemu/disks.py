@@ -50,7 +50,7 @@ class Disks:
     async def have(self, order: GuestOrder, point: MeetingPoint) -> None:
         """Have the disk be what the order says: the one that goes on, from where it is, or a new one.
 
-        Raises LaunchFailed, ProgramFailed, OSError.
+        Raises LaunchFailed, OSError.
         """
         if self.is_awaited(order):
             if order.keeps_disk:

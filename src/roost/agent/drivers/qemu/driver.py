@@ -30,10 +30,10 @@ from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, fai
 from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving, send_disk
-from roost.agent.drivers.qemu.nics import NicPlan, NicRefused, plan_nics
+from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again, replug, set_taps, settle_nics
-from roost.agent.drivers.qemu.qmp import Event, QmpError
+from roost.agent.drivers.qemu.qmp import Event
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
@@ -199,10 +199,7 @@ class QemuDriver(AgentState):
         if order.image is not None and order.image.url:
             raise LaunchFailed(f"image {order.image.id}: this agent has only the built-in image")
         files = self._files(order.server_id)
-        try:
-            nics = plan_nics(order, self._options.bridges)
-        except NicRefused as error:
-            raise LaunchFailed(str(error)) from error
+        nics = plan_nics(order, self._options.bridges)
         check_bridges(nics)
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
         return Guest(meta, files, nics, self._on_change)
@@ -323,7 +320,7 @@ class QemuDriver(AgentState):
             guest.begin_work()
         await self._forget_sending(key)
         self._point.forget(key)
-        with contextlib.suppress(QmpError, LaunchFailed):
+        with contextlib.suppress(LaunchFailed):
             await guest.drain_console()
         await guest.kill()
         if self._guests.get(key, guest) is not guest:

@@ -12,7 +12,7 @@ from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
 from roost.agent.drivers.qemu.moves import Sending
-from roost.agent.drivers.qemu.nics import NicRefused, plan_nics
+from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
 from roost.seams.agent import NICS_UP, Desired, GuestKey
@@ -43,7 +43,7 @@ def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChang
         raise ProgramFailed(
             f"server {files.folder.name} is on this host, and {files.meta} cannot be read: {words}"
         ) from error
-    except NicRefused as error:
+    except LaunchFailed as error:
         raise ProgramFailed(f"server {files.folder.name} is on this host, and {error}") from error
 
 
@@ -64,7 +64,7 @@ async def find_status(guest: Guest) -> str:
 async def settle_guest(guest: Guest, status: str) -> Desired:
     """Have a guest be what it was reported last, where its QEMU still can; return what it is. What runs goes on.
 
-    status: as find_status returns it. Raises QmpError, ProgramFailed.
+    status: as find_status returns it. Raises LaunchFailed.
     """
     state: Desired = guest.meta.state
     if status == UNKNOWN:
@@ -129,7 +129,7 @@ async def _ask_again(guest: Guest, settle: Settle) -> bool:
             if (status := await find_status(guest)) == UNKNOWN:
                 return False
             await settle(guest, status)
-        except (LaunchFailed, OSError, ProgramFailed, QmpError) as error:
+        except (LaunchFailed, OSError) as error:
             log.error("a guest is not found again", server_id=guest.meta.order.server_id, error=reason_of(error))
             await guest.disconnect()
             return False

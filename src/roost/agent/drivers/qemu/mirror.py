@@ -17,7 +17,7 @@ LOOK_S = 0.05
 
 
 async def mirror_disk(guest: Guest, path: Path) -> None:
-    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed, QmpError."""
+    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed."""
     server = {"type": "unix", "path": str(path)}
     await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
     await guest.qmp.execute(
@@ -28,7 +28,7 @@ async def mirror_disk(guest: Guest, path: Path) -> None:
 
 
 async def check_mirror(guest: Guest) -> bool:
-    """Return whether the destination's disk is as this one. Raises LaunchFailed where the copy is over, QmpError."""
+    """Return whether the destination's disk is as this one. Raises LaunchFailed, also where the copy is over."""
     job = await _find_job(guest)
     if job is None or job["status"] == "concluded":
         raise _not_copied(job)
@@ -39,7 +39,7 @@ async def check_mirror(guest: Guest) -> bool:
 async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """Have the destination's disk as it is now, and no more; with force, it may lack something.
 
-    Raises LaunchFailed where it lacks something, QmpError, TimeoutError.
+    Raises LaunchFailed, also where it lacks something, and TimeoutError.
     """
     async with asyncio.timeout(END_S):
         with contextlib.suppress(QmpError):  # it is over, by itself

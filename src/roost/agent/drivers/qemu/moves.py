@@ -277,7 +277,7 @@ class MeetingPoint:
 
 
 async def prepare_receiving(guest: Guest, meeting: Meeting, *, has_disk: bool) -> None:
-    """Have a waiting QEMU take what the source sends, with its disk or but for it. Raises QmpError."""
+    """Have a waiting QEMU take what the source sends, with its disk or but for it. Raises LaunchFailed."""
     memory, disk = guest.files.run / MEMORY, guest.files.run / DISK
     for path in (memory, disk):
         path.unlink(missing_ok=True)
@@ -291,7 +291,7 @@ async def prepare_receiving(guest: Guest, meeting: Meeting, *, has_disk: bool) -
 
 
 async def end_receiving(guest: Guest) -> None:
-    """Have the guest be whole here: its memory has come. Raises QmpError, LaunchFailed."""
+    """Have the guest be whole here: its memory has come. Raises LaunchFailed."""
     await guest.wait_migration("completed", within_s=FINISH_S)
     if guest.meta.order.disk_gb:
         with contextlib.suppress(QmpError):  # it was stopped before, or did not come
@@ -321,7 +321,7 @@ class Sending:
         return self._cancelling is not None
 
     async def begin(self) -> None:
-        """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed, QmpError."""
+        """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed."""
         guest, order = self.guest, self.guest.meta.order
         await guest.note_plugs()
         reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
@@ -348,7 +348,7 @@ class Sending:
         say(writer, Said(near=True))
 
     async def _hold(self, near: asyncio.Event) -> None:
-        """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed, QmpError."""
+        """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed."""
         while True:
             migration = await self.guest.qmp.execute("query-migrate")
             if migration.get("status") in ("failed", "cancelled"):
@@ -370,7 +370,7 @@ class Sending:
         return not self._holding.cancelled() and self._holding.exception() is not None
 
     async def finish(self) -> None:
-        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed, QmpError."""
+        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed."""
         qmp = self.guest.qmp
         if self._holding is not None:
             self._holding.cancel()
@@ -402,7 +402,7 @@ class Sending:
     async def end_leftovers(cls, guest: Guest) -> None:
         """Have a guest's QEMU send nothing, whoever had it do so."""
         await guest.cancel_migration()
-        with contextlib.suppress(QmpError, LaunchFailed, TimeoutError):
+        with contextlib.suppress(LaunchFailed, TimeoutError):
             if guest.meta.order.disk_gb:
                 await end_mirror(guest, force=True)
 

@@ -17,6 +17,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
+from roost.agent.drivers import LaunchFailed
 from roost.seams.agent import GuestOrder, GuestPort
 from roost.seams.guests import NicNetwork, NicSubnet
 
@@ -29,10 +30,6 @@ VLAN_LINK = re.compile("r[bl][0-9a-f]{12}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 Addresses = IPv4Network | IPv6Network
-
-
-class NicRefused(Exception):
-    """This host cannot have the NIC; the text is a sentence for people."""
 
 
 class SegmentPlan(Struct, frozen=True, kw_only=True):
@@ -71,11 +68,11 @@ class NicPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, ...]:
-    """Return the NICs of a guest. bridges: physical network -> bridge. Raises NicRefused."""
+    """Return the NICs of a guest. bridges: physical network -> bridge. Raises LaunchFailed."""
     nics = []
     for port, network_known in zip_longest(order.ports, order.networks[: len(order.ports)]):
         if not MAC.fullmatch(port.mac_address):
-            raise NicRefused(f"a NIC on network {port.network_name} has no MAC address")
+            raise LaunchFailed(f"a NIC on network {port.network_name} has no MAC address")
         network = network_known or NicNetwork(port_id="")
         nics.append(
             NicPlan(
@@ -93,23 +90,25 @@ def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, .
 
 
 def plan_segment(port: GuestPort, network: NicNetwork, bridges: Mapping[str, str]) -> SegmentPlan:
-    """Return what a NIC is plugged into; where nobody says its segment, the host's only bridge. Raises NicRefused."""
+    """Return what a NIC is plugged into; where nobody says its segment, the host's only bridge. Raises LaunchFailed."""
     segment, name = network.segment, port.network_name
     if segment is None:
         if len(bridges) != 1:
-            raise NicRefused(f"nobody says on which segment of network {name} the NIC is, and this host has several")
+            raise LaunchFailed(f"nobody says on which segment of network {name} the NIC is, and this host has several")
         return SegmentPlan(key=hash_of(port.network_id), bridge=next(iter(bridges.values())))
     if segment.network_type not in (FLAT, VLAN):
-        raise NicRefused(f"network {name} is of type {segment.network_type}: expected {FLAT} or {VLAN}")
+        raise LaunchFailed(f"network {name} is of type {segment.network_type}: expected {FLAT} or {VLAN}")
     bridge = bridges.get(segment.physical_network or "")
     if bridge is None:
         expected = ", ".join(sorted(bridges)) or "none, for lack of --bridge"
-        raise NicRefused(f"this host has no physical network {segment.physical_network} of network {name}: {expected}")
+        raise LaunchFailed(
+            f"this host has no physical network {segment.physical_network} of network {name}: {expected}"
+        )
     key = hash_of(segment.id)
     if segment.network_type == FLAT:
         return SegmentPlan(key=key, bridge=bridge)
     if segment.segmentation_id not in TAGS:
-        raise NicRefused(f"network {name} has the VLAN tag {segment.segmentation_id}: expected 1 to 4094")
+        raise LaunchFailed(f"network {name} has the VLAN tag {segment.segmentation_id}: expected 1 to 4094")
     return SegmentPlan(key=key, bridge=f"rb{key}", uplink=bridge, tag=segment.segmentation_id)
 
 
@@ -172,7 +171,7 @@ def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
 
 
 def open_tap(name: str) -> int:
-    """Return the open file of a new tap, which goes with the last program that has it open. Raises NicRefused."""
+    """Return the open file of a new tap, which goes with the last program that has it open. Raises LaunchFailed."""
     try:
         fd = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -181,13 +180,13 @@ def open_tap(name: str) -> int:
             os.close(fd)
             raise
     except OSError as error:
-        raise NicRefused(f"a NIC cannot be made: {error.strerror}") from error
+        raise LaunchFailed(f"a NIC cannot be made: {error.strerror}") from error
     return fd
 
 
 @contextlib.contextmanager
 def open_taps(names: Iterable[str]) -> Iterator[list[int]]:
-    """Give the open files of new taps, for whom to inherit them. Raises NicRefused."""
+    """Give the open files of new taps, for whom to inherit them. Raises LaunchFailed."""
     fds: list[int] = []
     try:
         for name in names:

@@ -15,7 +15,7 @@ from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.host_network import run_ip, set_links
-from roost.agent.drivers.qemu.nics import NicRefused, link_commands, open_taps, plug_commands
+from roost.agent.drivers.qemu.nics import link_commands, open_taps, plug_commands
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 async def replug(guest: Guest) -> None:
     """Have a guest's QEMU have exactly the NICs of its order, of which the rules are in force.
 
-    Raises LaunchFailed, NicRefused, ProgramFailed, QmpError; what was done by then stays, and the next call goes on.
+    Raises LaunchFailed; what was done by then stays, and the next call goes on.
     """
     async with guest.plugging:
         kept = guest.plugs_kept
@@ -108,7 +108,7 @@ async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Cal
                     await replug(guest)
                 if guest.is_plugged:
                     return
-            except (LaunchFailed, NicRefused, OSError, ProgramFailed, QmpError) as error:
+            except (LaunchFailed, OSError) as error:
                 log.warning(
                     "a guest's NICs are not its order's", server_id=guest.meta.order.server_id, error=reason_of(error)
                 )

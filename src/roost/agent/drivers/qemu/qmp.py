@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.sockets import socket_name
 
 ANSWER_S = 20.0
@@ -27,12 +28,8 @@ log = structlog.get_logger()
 Event = Mapping[str, Any]
 
 
-class QmpError(Exception):
-    """QEMU refuses a command, or does not answer; the text is its sentence. gone: the connection is closed."""
-
-    def __init__(self, sentence: str, *, gone: bool = False) -> None:
-        super().__init__(sentence)
-        self.gone = gone
+class QmpError(LaunchFailed):
+    """QEMU refuses a command, or does not answer; the text is its sentence."""
 
 
 class Qmp:
@@ -63,7 +60,7 @@ class Qmp:
                 await qmp.execute("qmp_capabilities")
         except (OSError, TimeoutError, QmpError) as error:
             await qmp.close()
-            raise QmpError(f"QEMU does not answer at {path}: {str(error) or 'it took too long'}", gone=True) from error
+            raise QmpError(f"QEMU does not answer at {path}: {str(error) or 'it took too long'}") from error
         return qmp
 
     async def execute(
@@ -81,7 +78,7 @@ class Qmp:
         are as they are.
         """
         if not self.is_open:
-            raise QmpError("the connection to QEMU is closed", gone=True)
+            raise QmpError("the connection to QEMU is closed")
         number = next(self._ids)
         body: dict[str, Any] = {"execute": command, "id": number}
         if arguments or properties:
@@ -95,7 +92,7 @@ class Qmp:
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise QmpError(f"QEMU did not answer {command} within {timeout_s:.0f} s") from None
-            raise QmpError(f"the connection to QEMU is closed: {error.strerror}", gone=True) from error
+            raise QmpError(f"the connection to QEMU is closed: {error.strerror}") from error
         finally:
             self._answers.pop(number, None)
 
@@ -145,7 +142,7 @@ class Qmp:
         self.is_open = False
         for waiting in [self._greeted, *self._answers.values()]:
             if not waiting.done():
-                waiting.set_exception(QmpError("QEMU closed the connection", gone=True))
+                waiting.set_exception(QmpError("QEMU closed the connection"))
         if self._greeted.done() and not self._greeted.cancelled():
             self._greeted.exception()  # nobody may wait for it
         self.on_close()
