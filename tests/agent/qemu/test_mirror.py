@@ -12,6 +12,7 @@ from tests.agent.qemu.test_moves import OFFER, point
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.qemu import mirror as mirroring
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
@@ -90,6 +91,22 @@ async def test_only_a_copy_that_is_whole_ends_well(
         qemu.job = job
         await end_mirror(guest, force=True)
         assert qemu.job is None
+
+
+async def test_a_copy_that_stands_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowQemu(Qemu):
+        def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+            told = super().answer(said)
+            if said["execute"] == JOB_STARTED:
+                self.job = {"status": "running", "ready": False, "offset": 0}
+            elif self.job is not None and self.job["offset"] < 4096:
+                self.job = {**self.job, "offset": self.job["offset"] + 1024}
+            return told
+
+    monkeypatch.setattr(mirroring, "STALL_S", 0.2)
+    async with guest_of(tmp_path, SlowQemu()) as (guest, _):
+        with pytest.raises(LaunchFailed, match="the root disk was not copied: for 0 s there were 4096 bytes of it"):
+            await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
 
 
 async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -46,6 +47,8 @@ QUIT_S = 10.0
 MEMORY_S = 600.0
 """How long memory may take to be written to its file, or read from it."""
 CANCEL_S = 20.0
+RATE_MOST = 2**40
+"""Bytes a second, of memory that nothing holds back."""
 LOOK_S = 0.05
 RETRY_S = 0.5
 DRAIN_S = 2.0
@@ -291,10 +294,7 @@ class Guest:
         fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             await self.qmp.send_file("memory", fd)
-            holding = {"capability": "pause-before-switchover", "state": False}  # as an aborted live migration left it
-            await self.qmp.execute("migrate-set-capabilities", capabilities=[holding])
-            await self.qmp.execute("migrate-set-parameters", max_bandwidth=2**40)
-            await self.qmp.execute("migrate", uri="fd:memory")
+            await self.begin_migration("fd:memory", pauses=False, max_bandwidth=RATE_MOST)
             await self.wait_migration("completed", within_s=MEMORY_S)
         except BaseException:
             await self.cancel_migration()
@@ -312,6 +312,13 @@ class Guest:
             await self.qmp.execute("migrate-incoming", uri="fd:memory")
             await self.wait_migration("completed", within_s=MEMORY_S)
 
+    async def begin_migration(self, uri: str, *, pauses: bool, **parameters: Any) -> None:
+        """Have its QEMU begin to send its memory; with `pauses`, it waits before the end. Raises LaunchFailed."""
+        capability = {"capability": "pause-before-switchover", "state": pauses}
+        await self.qmp.execute("migrate-set-capabilities", capabilities=[capability])
+        await self.qmp.execute("migrate-set-parameters", **parameters)
+        await self.qmp.execute("migrate", uri=uri)
+
     async def cancel_migration(self) -> None:
         """Have its QEMU write and send no memory, so far as it answers: what goes on would halt the guest later."""
         with contextlib.suppress(LaunchFailed):
@@ -322,14 +329,19 @@ class Guest:
         """Return the migration's status once it is one of these. Raises LaunchFailed when it failed or takes longer."""
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
-            migration = await self.qmp.execute("query-migrate")
-            status: str = migration.get("status", "none")
+            status: str = (await self.find_migration(*wanted)).get("status", "none")
             if status in wanted:
                 return status
-            if status in ("failed", "cancelled"):
-                raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', status)}")
             await asyncio.sleep(LOOK_S)
         raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s")
+
+    async def find_migration(self, *wanted: str) -> Mapping[str, Any]:
+        """Return what QEMU says of its migration. Raises LaunchFailed, also when it failed and that is not wanted."""
+        migration: Mapping[str, Any] = await self.qmp.execute("query-migrate")
+        status = migration.get("status")
+        if status in ("failed", "cancelled") and status not in wanted:
+            raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', status)}")
+        return migration
 
     async def drain_console(self) -> None:
         """Append what the guest said to its file, which is a ring; what cannot be written is lost.

@@ -5,6 +5,9 @@ Its job stays in QEMU when it is over, so that whoever ends it sees whether the 
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +16,46 @@ from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.qmp import QmpError
 
 END_S = 60.0
+STALL_S = 60.0
+"""How long a copy may stand."""
 LOOK_S = 0.05
 
 
 async def mirror_disk(guest: Guest, path: Path) -> None:
     """Have the destination's disk be as this one, and stay so. Raises LaunchFailed."""
     server = {"type": "unix", "path": str(path)}
-    await guest.qmp.execute("blockdev-add", driver="nbd", node_name="far", server=server, export="disk")
+    await guest.qmp.execute(
+        "blockdev-add", driver="nbd", node_name="far", server=server, export="disk", discard="unmap"
+    )
     await guest.qmp.execute(
         "blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full", auto_dismiss=False
     )
-    while not await check_mirror(guest):
-        await asyncio.sleep(LOOK_S)
+    await wait_copied(partial(check_mirror, guest), "root disk")
 
 
-async def check_mirror(guest: Guest) -> bool:
-    """Return whether the destination's disk is as this one. Raises LaunchFailed, also where the copy is over."""
+async def check_mirror(guest: Guest) -> int | None:
+    """Return how much was copied, None once the destination's disk is as this one.
+
+    Raises LaunchFailed, also where the copy is over.
+    """
     job = await _find_job(guest)
     if job is None or job["status"] == "concluded":
         raise _not_copied(job)
-    is_ready: bool = job["ready"]
-    return is_ready
+    return None if job["ready"] else job["offset"]
+
+
+async def wait_copied(look: Callable[[], Awaitable[int | None]], what: str) -> None:
+    """Look until there is nothing to wait for. Raises LaunchFailed where as much is copied as STALL_S before.
+
+    look: returns how many bytes were copied, and None at the end.
+    """
+    before, since_s = -1, time.monotonic()
+    while (copied := await look()) is not None:
+        if copied != before:
+            before, since_s = copied, time.monotonic()
+        elif time.monotonic() > since_s + STALL_S:
+            raise LaunchFailed(f"the {what} was not copied: for {STALL_S:.0f} s there were {copied} bytes of it")
+        await asyncio.sleep(LOOK_S)
 
 
 async def end_mirror(guest: Guest, *, force: bool = False) -> None:

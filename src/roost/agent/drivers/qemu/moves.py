@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine, Plug
-from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk
+from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
+from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk, wait_copied
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.agent.drivers.qemu.sockets import socket_name
 from roost.seams.agent import GuestKey
@@ -40,7 +40,6 @@ CHUNK = 1 << 18
 BOUND = 24 * 1024 * 1024
 """Bytes of memory at which the copy is held."""
 RATE_LEAST = 8192
-RATE_MOST = 2**40
 TOKEN_BYTES = 32
 
 log = structlog.get_logger()
@@ -333,34 +332,28 @@ class Sending:
         self._mirrors = bool(order.disk_gb) and not answer.has_disk
         if self._mirrors:
             await mirror_disk(guest, await self._serve(DISK))
-        path = await self._serve(MEMORY)
-        capability = {"capability": "pause-before-switchover", "state": True}
-        await guest.qmp.execute("migrate-set-capabilities", capabilities=[capability])
-        await guest.qmp.execute("migrate-set-parameters", max_bandwidth=RATE_LEAST, downtime_limit=1)
-        await guest.qmp.execute("migrate", uri=f"unix:{path}")
-        near = asyncio.Event()
-        self._holding = asyncio.create_task(self._hold(near))
-        waiting = asyncio.ensure_future(near.wait())
-        await asyncio.wait([waiting, self._holding], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if self._holding.done():
-            self._holding.result()
+        uri = f"unix:{await self._serve(MEMORY)}"
+        await guest.begin_migration(uri, pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
+        await wait_copied(self._keep_rate, "memory")
+        self._holding = asyncio.create_task(self._hold())
         say(writer, Said(near=True))
 
-    async def _hold(self, near: asyncio.Event) -> None:
+    async def _keep_rate(self) -> int | None:
+        """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
+        migration = await self.guest.find_migration()
+        if self._mirrors:
+            await check_mirror(self.guest)
+        ram = migration.get("ram", {})
+        sent: int = ram.get("transferred", 0)
+        if migration.get("status") == "active" and sent:
+            await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+        is_near = sent and ram["remaining"] <= 2 * BOUND
+        return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
+
+    async def _hold(self) -> None:
         """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed."""
         while True:
-            migration = await self.guest.qmp.execute("query-migrate")
-            if migration.get("status") in ("failed", "cancelled"):
-                raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', 'it was cancelled')}")
-            if self._mirrors:
-                await check_mirror(self.guest)
-            ram = migration.get("ram", {})
-            if migration.get("status") == "active" and ram.get("transferred"):
-                await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
-            is_near = ram.get("transferred") and ram["remaining"] <= 2 * BOUND
-            if is_near or migration.get("status") in ("pre-switchover", "completed"):
-                near.set()
+            await self._keep_rate()
             await asyncio.sleep(LOOK_S)
 
     async def fails(self) -> bool:
