@@ -11,7 +11,7 @@ from tests.agent.qemu.orders import SERVER_ID, make_order
 
 from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import Account
-from roost.agent.drivers.qemu.disks import GIB, Disks, create_command, resize_command
+from roost.agent.drivers.qemu.disks import GIB, Disks, size_command
 from roost.agent.drivers.qemu.guest import append_ring
 from roost.agent.drivers.qemu.moves import BOUND, RATE_LEAST, RATE_MOST, rate_of
 from roost.seams.guests import DiskKept
@@ -20,10 +20,8 @@ ACCOUNT = Account(uid=60902, gid=60902)
 
 
 def test_the_format_of_a_disk_is_always_stated() -> None:
-    assert create_command(Path("/d"), 2) == ["qemu-img", "create", "-q", "-f", "qcow2", "/d", "2G"]
-    over = create_command(Path("/d"), 2, image=Path("/i"), image_format="raw")
-    assert over == ["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/i", "-F", "raw", "/d", "2G"]
-    assert resize_command(Path("/d"), 3) == ["qemu-img", "resize", "-q", "-f", "qcow2", "/d", "3G"]
+    assert size_command("create", Path("/d"), 2) == ["qemu-img", "create", "-q", "-f", "qcow2", "/d", "2G"]
+    assert size_command("resize", Path("/d"), 3) == ["qemu-img", "resize", "-q", "-f", "qcow2", "/d", "3G"]
 
 
 def test_a_console_is_a_ring(tmp_path: Path) -> None:

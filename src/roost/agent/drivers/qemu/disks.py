@@ -22,15 +22,9 @@ FORMAT = "qcow2"
 GIB = 1024**3
 
 
-def create_command(disk: Path, size_gb: int, *, image: Path | None = None, image_format: str = "raw") -> list[str]:
-    """Return what makes a disk, over an image or empty."""
-    backing = [] if image is None else ["-b", str(image), "-F", image_format]
-    return ["qemu-img", "create", "-q", "-f", FORMAT, *backing, str(disk), f"{size_gb}G"]
-
-
-def resize_command(disk: Path, size_gb: int) -> list[str]:
-    """Return what makes a disk as large as that, if its guest does not run."""
-    return ["qemu-img", "resize", "-q", "-f", FORMAT, str(disk), f"{size_gb}G"]
+def size_command(verb: str, disk: Path, size_gb: int) -> list[str]:
+    """Return what makes an empty disk of that size (`create`), or one as large as that (`resize`)."""
+    return ["qemu-img", verb, "-q", "-f", FORMAT, str(disk), f"{size_gb}G"]
 
 
 class Disks:
@@ -108,7 +102,7 @@ class Disks:
 
     @staticmethod
     async def _create(disk: Path, size_gb: int) -> None:
-        await run_program(*create_command(disk, size_gb))
+        await run_program(*size_command("create", disk, size_gb))
 
     async def _grow(self, disk: Path, size_gb: int) -> None:
         """Have the disk be at least so large. Its guest may run on another host, where it is as large already.
@@ -118,4 +112,4 @@ class Disks:
         account = account_command(self._account) if self._account is not None else []
         printed = await run_program(*account, "qemu-img", "info", "-U", "-f", FORMAT, "--output=json", str(disk))
         if msgspec.json.decode(printed)["virtual-size"] < size_gb * GIB:
-            await run_program(*account, *resize_command(disk, size_gb))
+            await run_program(*account, *size_command("resize", disk, size_gb))

@@ -27,12 +27,12 @@ from roost.agent.drivers.qemu.finding import (
     wait_answer,
 )
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, set_links
+from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, plug_taps, run_ip
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving, send_disk
-from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import plug_again, replug, set_taps, settle_nics
+from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -114,7 +114,7 @@ class QemuDriver(AgentState):
         await self._settle(guest, status)
         await self._network.apply()
         if guest.is_alive:
-            await set_taps(guest)
+            await plug_taps(guest.nics_plugged, up=guest.nics_up)
             self._spawn(self._settle_nics(guest))
         self._changed.add(guest.meta.order.key)
         self._changes.set()
@@ -236,7 +236,7 @@ class QemuDriver(AgentState):
         guest.nics_up = up
         await self._network.apply(guest.nics if up else ())
         if guest.is_alive:
-            await set_links(guest.nics_plugged, up=up)
+            await run_ip(link_commands(guest.nics_plugged, up=up))
 
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""

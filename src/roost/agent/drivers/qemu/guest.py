@@ -32,9 +32,9 @@ from roost.agent.drivers.qemu.command import (
     guest_command,
     plan_plugs,
 )
-from roost.agent.drivers.qemu.host_network import run_ip
+from roost.agent.drivers.qemu.host_network import plug_taps
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, open_taps, plug_commands
+from roost.agent.drivers.qemu.nics import NicPlan, open_taps
 from roost.agent.drivers.qemu.qmp import Event, Qmp
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point
@@ -229,7 +229,7 @@ class Guest:
         plugs = self.meta.plugs if waits_for_memory else plan_plugs(self.nics, self.plugs_kept)
         self.keep_plugs(plugs)
         with open_taps(plug.tap for plug in plugs) as taps:
-            await run_ip([*link_commands(self.nics_plugged, up=False), *plug_commands(self.nics_plugged)])
+            await plug_taps(self.nics_plugged, up=False)
             command = guest_command(
                 order,
                 machine=self.meta.machine,

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, render_table
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plug_commands, render_table
 from roost.agent.drivers.state import write_whole
 from roost.agent.lease import now_s
 
@@ -70,9 +70,9 @@ async def run_ip(commands: list[str]) -> None:
         await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
 
 
-async def set_links(nics: Iterable[NicPlan], *, up: bool) -> None:
-    """Set taps up or down. Raises ProgramFailed."""
-    await run_ip(link_commands(nics, up=up))
+async def plug_taps(nics: Sequence[NicPlan], *, up: bool) -> None:
+    """Have taps be in their bridges, which may be new, and up or down. Raises ProgramFailed."""
+    await run_ip([*plug_commands(nics), *link_commands(nics, up=up)])
 
 
 def check_bridges(nics: Iterable[NicPlan]) -> None:

@@ -14,8 +14,8 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.host_network import run_ip, set_links
-from roost.agent.drivers.qemu.nics import link_commands, open_taps, plug_commands
+from roost.agent.drivers.qemu.host_network import plug_taps
+from roost.agent.drivers.qemu.nics import open_taps
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
 
@@ -52,7 +52,7 @@ async def replug(guest: Guest) -> None:
 async def plug_again(guest: Guest) -> None:
     """Plug a guest's NICs, whose bridge may be a new one. Where that fails, it is logged: other guests have theirs."""
     try:
-        await set_taps(guest)
+        await plug_taps(guest.nics_plugged, up=guest.nics_up)
     except ProgramFailed as error:
         log.error("a guest's NICs are not plugged", server_id=guest.meta.order.server_id, error=str(error))
 
@@ -81,18 +81,11 @@ async def _plug(guest: Guest, plug: Plug) -> None:
         raise LaunchFailed(f"the guest can have no more NICs while it runs: it has {NICS_SPARE} slots")
     with contextlib.suppress(QmpError):  # what an agent left that died here
         await guest.qmp.execute("netdev_del", id=plug.tap)
-    nics = [nic for nic in guest.nics if nic.tap == plug.tap]
     with open_taps([plug.tap]) as (fd,):
-        await run_ip([*plug_commands(nics), *link_commands(nics, up=guest.nics_up)])
+        await plug_taps([nic for nic in guest.nics if nic.tap == plug.tap], up=guest.nics_up)
         await guest.qmp.send_file(plug.tap, fd)
         await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
     await guest.qmp.execute("device_add", properties=nic_device(plug))
-
-
-async def set_taps(guest: Guest) -> None:
-    """Have a guest's taps be in their bridges, which may be new, and up if they are to be. Raises ProgramFailed."""
-    await run_ip(plug_commands(guest.nics_plugged))
-    await set_links(guest.nics_plugged, up=guest.nics_up)
 
 
 async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:
