@@ -147,12 +147,12 @@ def gather_facts(asked: HostAsked, state: Path, *, accel: str | None) -> HostFac
 
 async def check_host(asked: HostAsked, state: Path) -> tuple[Findings, str]:
     """Return what is to be said of this machine, and what guests run under."""
-    accel = "tcg" if asked.accel == "tcg" else asked.accel if asked.accel == "kvm" else None
+    accel = None if asked.accel == "auto" else asked.accel
     findings = judge_host(asked, gather_facts(asked, state, accel=accel))
-    if findings.lacks or accel is not None:
-        return findings, accel or "tcg"
-    accel = await choose_accel(state)
-    return judge_host(asked, gather_facts(asked, state, accel=accel)), accel
+    if accel is None and not findings.lacks:
+        accel = await choose_accel(state)
+        findings = judge_host(asked, gather_facts(asked, state, accel=accel))
+    return findings, accel or "tcg"
 
 
 async def check_and_prepare(asked: HostAsked, state: Path) -> Findings:

@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
-from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, list_vlans_left, vlan_commands
+from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, list_vlans_left, run_ip, vlan_commands
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
 from roost.seams.guests import NicSubnet, Route
@@ -167,10 +167,6 @@ def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, confi
     )
 
 
-def _list_links() -> list[str]:
-    return os.listdir(LINKS)
-
-
 async def _delete_link(name: str) -> None:
     """Delete an interface, if there is one; that of a namespace that is about to end goes by itself."""
     link = LINKS / name
@@ -202,7 +198,7 @@ class Dhcp:
         folders = list(self._folder.iterdir()) if self._folder.exists() else []
         steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
             *((None, partial(self._stop, SegmentFiles(folder))) for folder in folders if folder.name not in keys),
-            *((None, partial(_delete_link, name)) for name in list_vlans_left(_list_links(), keys)),
+            *((None, partial(_delete_link, name)) for name in list_vlans_left(os.listdir(LINKS), keys)),
             *((segment, partial(self._serve, segment, own)) for segment, own in nics_by_segment.items()),
         ]
         failures: list[ProgramFailed | OSError] = []
@@ -254,8 +250,7 @@ class Dhcp:
     async def _plug(self, segment: SegmentPlan) -> None:
         """Plug the segment's cable into its bridge, again if it is plugged. What of a VLAN lacks is made."""
         words = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
-        commands = [*vlan_commands(segment, _list_links()), f"link set {words}"]
-        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
+        await run_ip([*vlan_commands(segment, os.listdir(LINKS)), f"link set {words}"])
         self._plugged.add(segment.key)
 
     async def _stop(self, files: SegmentFiles) -> None:

@@ -27,10 +27,10 @@ from roost.agent.drivers.qemu.finding import (
     wait_answer,
 )
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, plug_taps, run_ip
+from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, plug_taps
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving, send_disk
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plan_nics
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plan_nics, run_ip
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event
@@ -306,10 +306,9 @@ class QemuDriver(AgentState):
 
     async def destroy(self, key: GuestKey, *, attempt: int, disk: bool) -> None:
         """Leave nothing of the guest but its console's last words, and its disk, if that is not to go."""
-        guest = self._guests.get(key)
-        if guest is not None and guest.meta.order.attempt > attempt:
-            return
-        if guest is not None:
+        if (guest := self._guests.get(key)) is not None:
+            if guest.meta.order.attempt > attempt:
+                return
             await self._remove(guest)
         if disk:
             await asyncio.to_thread(self._disks.delete, key[0])

@@ -38,13 +38,9 @@ def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChang
     try:
         meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
         return Guest(meta, files, plan_nics(meta.order, bridges), on_change)
-    except (OSError, msgspec.MsgspecError) as error:
-        words = reason_of(error)
-        raise ProgramFailed(
-            f"server {files.folder.name} is on this host, and {files.meta} cannot be read: {words}"
-        ) from error
-    except LaunchFailed as error:
-        raise ProgramFailed(f"server {files.folder.name} is on this host, and {error}") from error
+    except (LaunchFailed, OSError, msgspec.MsgspecError) as error:
+        why = error if isinstance(error, LaunchFailed) else f"{files.meta} cannot be read: {reason_of(error)}"
+        raise ProgramFailed(f"server {files.folder.name} is on this host, and {why}") from error
 
 
 async def find_status(guest: Guest) -> str:

@@ -99,8 +99,6 @@ class Guest:
         self.plugging = asyncio.Lock()
         self.slots_freed: list[int] = []
         self.finding = asyncio.Lock()
-        self.ended = asyncio.Event()
-        self.ended.set()
         self.reason = ""
         self.halted = False
         self._qmp: Qmp | None = None
@@ -193,24 +191,18 @@ class Guest:
     async def connect(self) -> None:
         """Connect to its QEMU. Raises LaunchFailed."""
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
-        self.ended.clear()
         qmp.on_event = self._note_event
-        qmp.on_close = self._note_end
+        qmp.on_close = lambda: self._on_change(self, None)
 
     def _note_event(self, event: Event) -> None:
         if event["event"] in ("STOP", "RESUME"):
             self.halted = event["event"] == "STOP"
         self._on_change(self, event)
 
-    def _note_end(self) -> None:
-        self.ended.set()
-        self._on_change(self, None)
-
     async def disconnect(self) -> None:
         """Close the connection; its QEMU goes on."""
         if self._qmp is not None:
             await self._qmp.close()
-            self.ended.set()
             self._qmp = None
 
     async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
@@ -259,10 +251,10 @@ class Guest:
     async def shut_down(self, *, soft: bool) -> None:
         """Have its QEMU end: with soft, the guest is asked first, and has a while. Raises ProgramFailed."""
         pid = self.find_process()
-        with contextlib.suppress(LaunchFailed, TimeoutError):
-            if soft:
+        with contextlib.suppress(LaunchFailed):
+            if soft and pid is not None:
                 await self.qmp.execute("system_powerdown")
-                await asyncio.wait_for(self.ended.wait(), SOFT_STOP_S)
+                await wait_process(pid, timeout_s=SOFT_STOP_S)
         with contextlib.suppress(LaunchFailed):
             await self.drain_console()
             await self.qmp.execute("quit", timeout_s=QUIT_S)
@@ -291,17 +283,15 @@ class Guest:
         """Write the memory of a guest that stands to its file, whole or not at all. Raises LaunchFailed."""
         await self.note_plugs()
         half = self.files.memory_half
-        fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            await self.qmp.send_file("memory", fd)
+            with half.open("wb") as file:
+                await self.qmp.send_file("memory", file.fileno())
             await self.begin_migration("fd:memory", pauses=False, max_bandwidth=RATE_MOST)
             await self.wait_migration("completed", within_s=MEMORY_S)
         except BaseException:
             await self.cancel_migration()
             await asyncio.to_thread(half.unlink, missing_ok=True)
             raise
-        finally:
-            os.close(fd)
         half.rename(self.files.memory)
         crash_point("guest.after-memory")
 

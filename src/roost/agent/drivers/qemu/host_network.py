@@ -9,7 +9,7 @@ from pathlib import Path
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plug_commands, render_table
+from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plug_commands, render_table, run_ip
 from roost.agent.drivers.state import write_whole
 from roost.agent.lease import now_s
 
@@ -62,12 +62,6 @@ class HostNetwork:
         nics = list(self._nics_wanted())
         ended = seconds is not None and seconds <= 0
         return render_table([nic for nic, _ in nics], {nic.tap: seconds for nic, up in nics if up and not ended})
-
-
-async def run_ip(commands: list[str]) -> None:
-    """Have ip do these. Raises ProgramFailed."""
-    if commands:
-        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
 
 
 async def plug_taps(nics: Sequence[NicPlan], *, up: bool) -> None:

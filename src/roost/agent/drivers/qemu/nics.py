@@ -18,6 +18,7 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import run_program
 from roost.seams.agent import GuestOrder, GuestPort
 from roost.seams.guests import NicNetwork, NicSubnet
 
@@ -64,7 +65,7 @@ class NicPlan(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     segment: SegmentPlan
     subnets: tuple[NicSubnet, ...]
-    allowed: tuple[tuple[str, str], ...] | None
+    allowed: tuple[tuple[str, Addresses], ...] | None
 
 
 def plan_nics(order: GuestOrder, bridges: Mapping[str, str]) -> tuple[NicPlan, ...]:
@@ -117,11 +118,11 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, str], ...]:
-    pairs = {(port.mac_address, str(ip_network(address))) for address in port.addresses}
+def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, Addresses], ...]:
+    pairs: set[tuple[str, Addresses]] = {(port.mac_address, ip_network(address)) for address in port.addresses}
     for pair in network.pairs_allowed:
-        pairs.add((pair.mac_address or port.mac_address, str(ip_network(pair.ip_address, strict=False))))
-    return tuple(sorted(pairs))
+        pairs.add((pair.mac_address or port.mac_address, ip_network(pair.ip_address, strict=False)))
+    return tuple(sorted(pairs, key=str))
 
 
 # What ip is told.
@@ -168,6 +169,12 @@ def high_mac(mac: str) -> str:
 def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
     """Return what sets taps up or down, for `ip -batch`."""
     return [f"link set {nic.tap} {'up' if up else 'down'}" for nic in nics]
+
+
+async def run_ip(commands: Sequence[str]) -> None:
+    """Have ip do these. Raises ProgramFailed."""
+    if commands:
+        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
 
 
 def open_tap(name: str) -> int:
@@ -252,13 +259,12 @@ def nic_rules(nic: NicPlan) -> list[str]:
         "ether type ip6 udp sport 547 drop",
         "ether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop",
     ]
-    own = [ip_network(network) for _, network in nic.allowed]
-    if advertised := [address for address in own if isinstance(address, IPv6Network)]:
+    if advertised := [network for _, network in nic.allowed if isinstance(network, IPv6Network)]:
         advertised.append(IPv6Network(link_local(nic.mac)))
         targets = ", ".join(_as_number(network) for network in collapse_addresses(advertised))
         rules.append(f"ether type ip6 icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop")
     for mac in sorted({nic.mac, *(mac for mac, _ in nic.allowed)}):
-        rules += _mac_rules(mac, [ip_network(network) for owner, network in nic.allowed if owner == mac])
+        rules += _mac_rules(mac, [network for owner, network in nic.allowed if owner == mac])
     return [*rules, "drop"]
 
 
