@@ -142,5 +142,5 @@ def test_a_guest_is_at_work_until_the_last_work_on_it_is_done(tmp_path: Path) ->
     with guest.at_work():
         with guest.at_work():
             pass
-        assert guest.working, "what its QEMU does was asked of it"
-    assert not guest.working
+        assert guest.works, "what its QEMU does was asked of it"
+    assert not guest.works

@@ -122,8 +122,8 @@ async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
     async with monitor(guest.files.qmp, qemu.answer):
         await guest.connect()
         await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
-        assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
         await guest.disconnect()
+    assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
 
 
 async def test_a_nic_comes_into_another_slot_than_the_one_that_went(
@@ -146,3 +146,22 @@ async def test_a_nic_comes_into_another_slot_than_the_one_that_went(
             slots += [plug.slot for plug in guest.meta.plugs]
         await guest.disconnect()
     assert slots == [*range(1, NICS_SPARE), 0, 1], "a slot that was freed is used last"
+
+
+async def test_a_guest_that_ends_while_its_nics_are_settled_ended_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = await make_guest(tmp_path, OLD)
+    works: list[int] = []
+    guest._on_change = lambda guest, _event: works.append(guest.works)
+
+    async def end(guest: Guest, _gone: object) -> None:
+        await guest.qmp.execute("quit")
+
+    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(plugging, "_unplug", end)
+    async with monitor(guest.files.qmp):
+        await guest.connect()
+        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
+        await guest.disconnect()
+    assert works == [0]

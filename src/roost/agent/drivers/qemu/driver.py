@@ -143,7 +143,7 @@ class QemuDriver(AgentState):
             guest.reason = event.get("data", {}).get("reason", "")
         key = guest.meta.order.key
         is_here = self._guests.get(key) is guest and not guest.meta.leaving and guest.meta.state != "incoming"
-        if guest.working or not is_here:
+        if guest.works or not is_here:
             return
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
@@ -298,7 +298,8 @@ class QemuDriver(AgentState):
         try:
             await self._set_nics(guest, up=False)
             await guest.qmp.execute("stop")
-            await guest.write_memory()
+            async with guest.plugging:
+                await guest.write_memory()
         except BaseException:
             await self._go_on(guest, guest.meta.state)
             raise
@@ -316,7 +317,7 @@ class QemuDriver(AgentState):
     async def _remove(self, guest: Guest) -> None:
         key = guest.meta.order.key
         async with guest.finding:
-            guest.begin_work()
+            guest.works += 1
         await self._forget_sending(key)
         self._point.forget(key)
         with contextlib.suppress(LaunchFailed):
@@ -371,7 +372,8 @@ class QemuDriver(AgentState):
         await self._forget_sending(key)
         sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
         try:
-            await sending.begin()
+            async with guest.plugging:  # what is plugged is said, and stays so
+                await sending.begin()
             crash_point("send.after-begin")
         except BaseException:
             await self._forget_sending(key)

@@ -119,7 +119,7 @@ async def wait_answer(guest: Guest, guests: Mapping[GuestKey, Guest], settle: Se
 async def _ask_again(guest: Guest, settle: Settle) -> bool:
     """Take a guest as it is whose QEMU did not answer; return whether it is known now."""
     async with guest.finding:
-        if guest.is_alive or guest.working:
+        if guest.is_alive or guest.works:
             return guest.is_alive
         try:
             if (status := await find_status(guest)) == UNKNOWN:

@@ -86,7 +86,8 @@ OnChange = Callable[["Guest", Event | None], None]
 class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
-    halted: QEMU said last that it stands. slots_freed: PCI ports that lost a NIC while it ran, the latest last.
+    works: of how many that are at work; what it does meanwhile was asked of it. halted: QEMU said last that it stands.
+    slots_freed: PCI ports that lost a NIC while it ran, the latest last.
     """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
@@ -95,7 +96,7 @@ class Guest:
         self.nics = nics
         self._on_change = on_change
         self.nics_up = False
-        self._works = 0
+        self.works = 0
         self.plugging = asyncio.Lock()
         self.slots_freed: list[int] = []
         self.finding = asyncio.Lock()
@@ -125,23 +126,14 @@ class Guest:
         """Return whether its QEMU ended, after it had answered."""
         return self._qmp is not None and not self._qmp.is_open
 
-    @property
-    def working(self) -> bool:
-        """Return whether what it does now was asked of it."""
-        return self._works > 0
-
-    def begin_work(self) -> None:
-        """Have what it does from now on be asked for."""
-        self._works += 1
-
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have what it does meanwhile be asked for, also while something else is at work on it."""
-        self.begin_work()
+        """Have what it does meanwhile be asked for."""
+        self.works += 1
         try:
             yield
         finally:
-            self._works -= 1
+            self.works -= 1
 
     def listed(self, *, nics_up: bool) -> ListedGuest:
         """Return what a list says of it."""

@@ -22,7 +22,8 @@ from roost.platform.errors import reason_of
 UNPLUG_S = 5.0
 """How long a guest has to let a NIC go."""
 LOOK_S = 0.05
-SETTLE_S = 0.5
+SETTLE_S, SETTLE_MOST_S = 0.5, 60.0
+"""Before a guest's NICs are looked at again, at first and at most: it may never let one go."""
 
 log = structlog.get_logger()
 
@@ -94,15 +95,16 @@ async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Cal
     What is written may be what was about to be done, so it is over once QEMU has said what is there.
     is_here: whether it is still this host's. is_sent: whether its memory is on its way.
     """
+    pause_s = SETTLE_S
     while guest.is_alive and is_here():
-        if not guest.working and not is_sent():
+        if not guest.works and not is_sent():
             try:
-                with guest.at_work():
-                    await replug(guest)
+                await replug(guest)  # which is no work: what the guest does meanwhile, it does by itself
                 if guest.is_plugged:
                     return
             except (LaunchFailed, OSError) as error:
                 log.warning(
                     "a guest's NICs are not its order's", server_id=guest.meta.order.server_id, error=reason_of(error)
                 )
-        await asyncio.sleep(SETTLE_S)
+            pause_s = min(2 * pause_s, SETTLE_MOST_S)
+        await asyncio.sleep(pause_s)
