@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -229,6 +230,24 @@ def test_a_cable_that_could_not_be_plugged_is_plugged_by_the_next_try(
     with pytest.raises(ProgramFailed, match="File exists"):
         asyncio.run(dhcp.apply([nic], needed={nic.segment}))
     assert nic.segment.key not in dhcp._plugged
+
+
+def test_a_dnsmasq_that_is_found_reads_its_guests_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent before may have died once it had written them."""
+    (tmp_path / "ip").write_text("#!/bin/sh\n")
+    (tmp_path / "ip").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{PATH}")
+    dhcp, nics = Dhcp(tmp_path / "segments"), _nics(SUBNET)
+    files = SegmentFiles(tmp_path / "segments" / nics[0].segment.key)
+    files.folder.mkdir(parents=True)
+    files.hosts.write_text(render_hosts(nics))
+    files.configuration.write_text(render_configuration(nics, files))
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr(Dhcp, "_find", staticmethod(lambda _files: 4242))
+    monkeypatch.setattr("os.kill", lambda pid, number: signals.append((pid, number)))
+    for _ in range(2):
+        asyncio.run(dhcp.apply(nics, needed={nics[0].segment}))
+    assert signals == [(4242, signal.SIGHUP)]
 
 
 def segment_on(bridge: str) -> NicSegment:

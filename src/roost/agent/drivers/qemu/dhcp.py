@@ -222,10 +222,6 @@ class Dhcp:
         }
         changed = {path for path, text in texts.items() if not path.exists() or path.read_text() != text}
         pid = self._find(files)
-        if pid is not None and segment.key not in self._plugged:  # the agent before may have died in between
-            await self._plug(segment)
-        if pid is not None and not changed:
-            return
         if pid is not None and files.configuration in changed:
             await end_process(pid)  # and its namespace with it
             pid = None
@@ -233,11 +229,14 @@ class Dhcp:
         for path in changed:
             write_whole(path, texts[path].encode())
             path.chmod(0o644)
-        if pid is not None:
+        if pid is None:
+            return await self._start(segment, nics, files)
+        is_found = segment.key not in self._plugged  # of an agent before, which may have died in between
+        if changed or is_found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)  # it forgets no host that is gone, otherwise
-            return
-        await self._start(segment, nics, files)
+        if is_found:
+            await self._plug(segment)
 
     async def _start(self, segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
         self._plugged.discard(segment.key)
