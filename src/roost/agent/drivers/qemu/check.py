@@ -4,12 +4,11 @@ Whether KVM works is tried once, by booting the built-in image under it; that th
 """
 
 import asyncio
+import contextlib
 import os
 import pwd
 import shutil
-import subprocess
-import tempfile
-import time
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,6 @@ ACCOUNT = "roost-qemu"
 KVM = Path("/dev/kvm")
 TUN = Path("/dev/net/tun")
 PROBE_S = 10.0
-LOOK_S = 0.1
 SOCKET_CHARS_MAX = 107
 """Of a Unix socket's path."""
 SOCKET_BELOW_STATE = len("/guests/00000000-0000-0000-0000-000000000000/run/mem")
@@ -181,23 +179,21 @@ async def choose_accel(state: Path) -> str:
 async def _boots(accel: str) -> bool:
     """Boot the built-in image; return whether it says in time that it has started."""
     image = await ensure_image()
-    with tempfile.TemporaryDirectory() as folder:
-        console = Path(folder, "console")
-        command = f"{PROGRAM} -nodefaults -no-user-config -display none -machine q35 -m 96M -accel {accel}".split()
-        command += ["-cpu", CPU_BY_ACCEL[accel], "-kernel", str(image.kernel), "-initrd", str(image.initrd)]
-        command += ["-append", KERNEL_LINE, "-serial", f"file:{console}"]
-        null = subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
-        deadline_s = time.monotonic() + PROBE_S
-        try:
-            while process.poll() is None and time.monotonic() < deadline_s:
-                if console.exists() and b"roost: started" in console.read_bytes():
-                    return True
-                await asyncio.sleep(LOOK_S)
-        finally:
+    command = f"{PROGRAM} -nodefaults -no-user-config -display none -machine q35 -m 96M -accel {accel}".split()
+    command += ["-cpu", CPU_BY_ACCEL[accel], "-kernel", str(image.kernel), "-initrd", str(image.initrd)]
+    command += ["-append", KERNEL_LINE, "-serial", "stdio"]
+    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PROBE_S):
+            await process.stdout.readuntil(b"roost: started")
+        return True
+    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return False
+    finally:
+        with contextlib.suppress(ProcessLookupError):
             process.kill()
-            process.wait()
-    return False
+        await process.wait()
 
 
 def find_account(name: str) -> Account | None:
