@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -107,7 +108,7 @@ class QemuDriver(AgentState):
         if state != guest.meta.state:
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
-            self._keep_own(guest, state=state, power_state="crashed" if died else None, resume=resume)
+            self._note(guest, state, power_state="crashed" if died else None, resume=resume)
 
     async def _settle_again(self, guest: Guest, status: str) -> None:
         """Take a guest as it is, whose QEMU answers again."""
@@ -116,8 +117,7 @@ class QemuDriver(AgentState):
         if guest.is_alive:
             await plug_taps(guest.nics_plugged, up=guest.nics_up)
             self._spawn(self._settle_nics(guest))
-        self._changed.add(guest.meta.order.key)
-        self._changes.set()
+        self._tell(guest)
 
     # What there is.
 
@@ -141,25 +141,33 @@ class QemuDriver(AgentState):
         """Take note of what a guest's QEMU says, or of its end."""
         if event is not None and event["event"] == "SHUTDOWN":
             guest.reason = event.get("data", {}).get("reason", "")
-        key = guest.meta.order.key
-        is_here = self._guests.get(key) is guest and not guest.meta.leaving and guest.meta.state != "incoming"
-        if guest.works or not is_here:
+        if guest.works or not self._is_here(guest):
             return
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
-            self._told(guest, "stopped", None if shut else "crashed")
-        elif event["event"] == "STOP" and guest.meta.state == "running" and key not in self._sendings:
-            self._told(guest, "paused", None)
-
-    def _told(self, guest: Guest, state: Desired, power_state: PowerState | None) -> None:
-        guest.nics_up = state in NICS_UP
-        self._keep_own(guest, state=state, power_state=power_state)
-        self._changed.add(guest.meta.order.key)
-        self._changes.set()
+            self._note(guest, "stopped", power_state=None if shut else "crashed")
+        elif event["event"] == "STOP" and guest.meta.state == "running" and not self._is_sent(guest):
+            self._note(guest, "paused", power_state=None)
+        else:
+            return
+        self._tell(guest)
         self._spawn(self._network.apply())
 
-    def _keep_own(self, guest: Guest, *, state: Desired, power_state: PowerState | None, **other: bool) -> None:
+    def _is_here(self, guest: Guest) -> bool:
+        """Return whether a guest is this host's: it was not replaced, does not come, and has not left."""
+        meta = guest.meta
+        return self._guests.get(meta.order.key) is guest and not meta.leaving and meta.state != "incoming"
+
+    def _is_sent(self, guest: Guest) -> bool:
+        return guest.meta.order.key in self._sendings
+
+    def _tell(self, guest: Guest) -> None:
+        self._changed.add(guest.meta.order.key)
+        self._changes.set()
+
+    def _note(self, guest: Guest, state: Desired, *, power_state: PowerState | None, **other: bool) -> None:
         """Note what a guest did by itself, also on a full disk: the next agent asks QEMU."""
+        guest.nics_up = state in NICS_UP
         try:
             self._keep(guest, state=state, power_state=power_state, **other)
         except OSError as error:
@@ -212,7 +220,7 @@ class QemuDriver(AgentState):
         """Have its QEMU start, its NICs come up, and it run, in this order."""
         check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
-        image = await ensure_image(self._options.cache)
+        image = await ensure_image()
         await self._network.apply(guest.nics)
         try:
             await guest.start(image, self._options.account, waits_for_memory=suspended)
@@ -268,7 +276,7 @@ class QemuDriver(AgentState):
         if sending is not None:
             await self._forget_sending(order.key)
         elif order.desired == "stopped" and order.meeting is not None:
-            return await self._send_disk(guest, order.meeting)
+            return await send_disk(guest, order.meeting, self._options.tls)
         await self._become(guest, order)
         self._keep(guest, state=order.desired)
         if order.desired in NICS_UP:
@@ -357,7 +365,7 @@ class QemuDriver(AgentState):
             meeting.answer(Said(refused=misfit))
             raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
         guest.keep(replace(guest.meta, machine=offer.machine, plugs=offer.plugs))
-        image = await ensure_image(self._options.cache)
+        image = await ensure_image()
         has_disk = await self._disks.take_or_create(order)
         await guest.start(image, self._options.account, waits_for_memory=True)
         await self._network.apply(guest.nics)
@@ -400,13 +408,6 @@ class QemuDriver(AgentState):
         self._sendings.pop(key, None)
         sending.close()
 
-    async def _send_disk(self, guest: Guest, source: MemorySource) -> None:
-        """Send the disk of a guest that was stopped for that; one whose memory was sent has nothing more."""
-        if guest.meta.state in NICS_UP:
-            raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
-        if not guest.meta.leaving:
-            await send_disk(guest, source, self._options.tls)
-
     async def _forget_sending(self, key: GuestKey) -> None:
         if (sending := self._sendings.get(key)) is not None:
             await sending.cancel()
@@ -417,12 +418,8 @@ class QemuDriver(AgentState):
     # NICs.
 
     async def _settle_nics(self, guest: Guest) -> None:
-        key = guest.meta.order.key
-
-        def is_here() -> bool:  # memory that is awaited goes on with the NICs that it knows
-            return self._guests.get(key) is guest and guest.meta.state in NICS_UP
-
-        await settle_nics(guest, is_here=is_here, is_sent=lambda: key in self._sendings)
+        """Settle the NICs of a guest; memory that is awaited goes on with those that it knows."""
+        await settle_nics(guest, is_here=partial(self._is_here, guest), is_sent=partial(self._is_sent, guest))
 
     def cut_off(self, key: GuestKey, *, attempt: int) -> None:
         """Have its NICs be down: soon after this returns, and before a later end holds for any."""

@@ -25,7 +25,7 @@ from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
 from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk, wait_copied
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.agent.drivers.qemu.sockets import socket_name
-from roost.seams.agent import GuestKey
+from roost.seams.agent import NICS_UP, GuestKey
 from roost.seams.guests import MemorySource
 
 CONTROL, MEMORY, DISK = "control", "mem", "nbd"
@@ -130,7 +130,14 @@ async def connect(source: MemorySource, channel: str, tls: Contexts | None) -> S
 
 
 async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) -> None:
-    """Send the disk of a guest that does not run, and stays as it is. Raises LaunchFailed, OSError."""
+    """Send the disk of a guest that was stopped for that, and stays as it is; once its memory is sent there is no more.
+
+    Raises LaunchFailed, OSError.
+    """
+    if guest.meta.state in NICS_UP:
+        raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+    if guest.meta.leaving:
+        return
     disk = guest.files.disk
     size = disk.stat().st_size if guest.meta.order.disk_gb else 0
     reader, writer = await connect(source, CONTROL, tls)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roost.agent.drivers.qemu.command import Account, Machine
-from roost.agent.drivers.qemu.image import CACHE
 from roost.agent.drivers.qemu.moves import Contexts
 
 
@@ -25,4 +24,3 @@ class QemuOptions:
     migrate_listen: str = "0.0.0.0"
     disks: Path | None = None
     tls: Contexts | None = None
-    cache: Path = CACHE
