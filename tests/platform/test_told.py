@@ -13,6 +13,7 @@ from roost.compute import errors as compute_errors
 from roost.compute.api.errors import PROBLEMS as COMPUTE
 from roost.network import errors as network_errors
 from roost.network.api.errors import PROBLEMS as NETWORK
+from roost.network.service.builds import MadeMeanwhile
 from roost.network.service.releases import ReleasesPending
 from roost.placement.api.errors import PROBLEMS as PLACEMENT
 from roost.platform.errors import DatabaseAway, LockTimeout, RequestTimeout, RoostError, TransactionVictim
@@ -23,7 +24,7 @@ from roost.seams.image import ImageServiceUnavailable
 SAID = "10.0.0.9:5432 said <h1>no</h1>"
 OWN_WORDS: frozenset[type[RoostError]] = frozenset({
     RequestTimeout, compute_errors.NotReported, compute_errors.ActionUnsupported, network_errors.PortChanged,
-    network_errors.PublicationPending, ReleasesPending,
+    network_errors.PublicationPending, MadeMeanwhile, ReleasesPending,
 })  # fmt: skip
 """Errors answered 5xx whose sentences Roost writes by itself."""
 

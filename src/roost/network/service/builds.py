@@ -202,11 +202,11 @@ async def plan_named(
     return plan.placings
 
 
-class _MadeMeanwhile(PortChanged):
+class MadeMeanwhile(PortChanged):
     """A MAC address was taken, or another conductor made one of the ports just now."""
 
 
-@retried(_MadeMeanwhile, most=ROUNDS_MAX)
+@retried(MadeMeanwhile, most=ROUNDS_MAX)
 @after_releases
 async def _reserve_batch(
     networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool, make: bool
@@ -229,7 +229,7 @@ async def _reserve_batch(
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]
             if new and len(await ports.insert_made(tx, new, macs, PortOrigin())) < len(new):
-                raise _MadeMeanwhile("No free MAC address was found: repeat the request.")
+                raise MadeMeanwhile("No free MAC address was found: repeat the request.")
             await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [

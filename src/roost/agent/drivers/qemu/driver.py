@@ -61,8 +61,7 @@ class QemuDriver(AgentState):
         self._sendings: dict[GuestKey, Sending] = {}
         self._point = MeetingPoint(options.migrate_listen, options.tls)
         self._disks = Disks(options.disks or options.directory / "disks", options.host, options.account)
-        kernel_is_new = self.is_kernel_new()
-        self._network = HostNetwork(options.directory, self._nics, kernel_is_new=kernel_is_new)
+        self._network = HostNetwork(options.directory, self._nics, kernel_is_new=self.is_kernel_new())
         self._changed: set[GuestKey] = set()
         self._changes = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
