@@ -35,7 +35,7 @@ class LinkBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NetworkUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What clients send of a network and Roost has no use for: accepted where it asks for nothing."""
+    """Attributes of networks that Roost does not serve: only values that ask for nothing are accepted."""
 
     availability_zone_hints: NoList = UNSET
     dns_domain: NoText = UNSET

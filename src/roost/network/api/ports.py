@@ -76,7 +76,7 @@ AddressPairs = Annotated[list[AddressPairBody], Items]
 
 
 class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What clients send of a port and Roost has no use for: accepted where it asks for nothing."""
+    """Attributes of ports that Roost does not serve: only values that ask for nothing are accepted."""
 
     security_groups: NoList = UNSET
     extra_dhcp_opts: NoList = UNSET

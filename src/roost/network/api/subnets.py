@@ -42,7 +42,7 @@ ServiceTypes = Annotated[list[str], Items, described(maxItems=SERVICE_TYPES_MAX)
 
 
 class SubnetUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What clients send of a subnet and Roost has no use for: accepted where it asks for nothing."""
+    """Attributes of subnets that Roost does not serve: only values that ask for nothing are accepted."""
 
     subnetpool_id: Nothing = UNSET
     use_default_subnetpool: NoFlag = UNSET

@@ -58,7 +58,7 @@ METHODS = {
 
 
 def tag_operations(context: Networks) -> Operations:
-    """Return the operations of all tags and of one, of every kind."""
+    """Return the operations of tags, all and single ones, of networks, segments, subnets and ports."""
     return {
         f"/v2.0/{resource.plural}/{{id}}/{path}": {
             method: _operation(context, resource, does, of_all=path == "tags") for method, does in methods.items()

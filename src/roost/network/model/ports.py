@@ -39,7 +39,10 @@ class PortOrigin(Struct, frozen=True, kw_only=True):
 
 
 class AddressPair(Struct, frozen=True, kw_only=True):
-    """An address, or a CIDR, that a port may use beside its own. mac_address: of a port's always; None: not said."""
+    """An address, or a CIDR, that a port may use beside its own.
+
+    mac_address: None until the port's own is filled in, see port_security.with_own_mac.
+    """
 
     ip_address: str
     mac_address: str | None = None

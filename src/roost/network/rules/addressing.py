@@ -36,7 +36,8 @@ class Demand(Struct, frozen=True):
     """One address that a port is to get, from the first of the subnets that has one free.
 
     address: the exact address; None for any. in_pool False: the address is outside every pool, so no free range knows
-    it. claimed: the address is capacity in each of the subnets, so the port's claim counts it.
+    it. claimed: the port's own claim counts the address; all of the subnets are capacity then. Not the reverse: nobody
+    claims for an unknown guest, and servers claim from the pools of flat networks.
     """
 
     port_id: str

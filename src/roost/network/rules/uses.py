@@ -33,7 +33,7 @@ def is_automatic(subnet: SubnetKind) -> bool:
 
 
 def needs_no_segment(subnet: SubnetKind) -> bool:
-    """Return whether the subnet may be on no segment where all others are on one: routers route to it."""
+    """Return whether the subnet may be without a segment in a routed network: routers route to its addresses."""
     return ROUTED_OWNER in subnet.service_types
 
 

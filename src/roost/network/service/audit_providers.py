@@ -46,7 +46,10 @@ async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
 
 
 async def _find_providers(networks: Networks, uuids: Sequence[str]) -> list[ProviderFinding]:
-    """Return providers without a due publication that are missing, wrong, or have nothing behind them."""
+    """Return providers that are missing, wrong, or have nothing behind them.
+
+    Left out are those with a due publication.
+    """
     async with networks.database.transaction(snapshot=True) as tx:
         sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
         publications = await store.list_publications(tx, uuids)

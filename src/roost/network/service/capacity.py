@@ -40,7 +40,7 @@ ROUNDS_MAX = 10
 async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Return once the ledger knows what was committed of the providers before the call.
 
-    Return the providers that should be deleted and stay, because they are in use. Raises PublicationPending when
+    Return the providers that should be deleted but are in use, so that they stay. Raises PublicationPending when
     another publisher is slow, after 15 s; the reconciler goes on then.
     """
     if not provider_uuids:
@@ -59,9 +59,9 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
 
 
 async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None = None) -> set[str]:
-    """Publish the providers that are due and that nobody else publishes. provider_uuids: None is any, up to a limit.
+    """Publish the providers that are due and leased by nobody, at most BATCH_MAX. provider_uuids: None for any.
 
-    Return the providers that should be deleted and stay, because they are in use. Raises TimeoutError when the ledger
+    Return the providers that should be deleted but are in use, so that they stay. Raises TimeoutError when the ledger
     or the host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()

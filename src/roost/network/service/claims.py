@@ -100,7 +100,10 @@ class Intents:
         return answer
 
     async def resume(self, tx: Connection, port: Port) -> Port:
-        """Lock the port that was claimed for and close its intent; return it. Raises PortChanged if it changed."""
+        """Lock the port that was claimed for and close its intent; return it.
+
+        Raises PortChanged if the port changed, or if its intent is gone.
+        """
         now = (await ports.lock_ports(tx, [port.id])).get(port.id)
         if now is None or now.revision != port.revision:
             raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")

@@ -42,7 +42,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
     """Add an inactive binding, which assigns no address.
 
     Its host must reach the port's addresses; if the port has none, some segment of its network.
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
     HostNotCompatibleWithFixedIps.
     """
     binding_new = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
@@ -62,7 +62,7 @@ async def update_binding(
 ) -> Binding:
     """Change a binding; None leaves a value as it is.
 
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound.
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound.
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
@@ -83,7 +83,7 @@ async def update_binding(
 async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
     """Delete a binding. Deleting the active one unbinds the port.
 
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound, PortChanged.
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound, PortChanged.
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
@@ -103,8 +103,7 @@ async def activate_binding(networks: Networks, port_id: str, host: str) -> Bindi
 
     An unbound port whose allocation is deferred gets its address.
 
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what
-    ports.update_port raises.
+    Raises PortNotCompute, PortBindingNotFound, PortBindingAlreadyActive, and what ports.update_port raises.
     """
     await port_updates.update_port(networks, port_id, PortChanges(host=host), activates=True)
     return await get_binding(networks, port_id, host)

@@ -38,7 +38,10 @@ SELECT port_id, ticket FROM network.intent WHERE expires_at < now() ORDER BY por
 
 
 async def list_expired_intents(tx: Connection, limit: int) -> dict[str, int]:
-    """Return port id -> ticket of the intents that have expired. They stay so: a later intent has another ticket."""
+    """Return port id -> ticket of the intents that have expired.
+
+    None of them is prolonged, and a later intent of the port has another ticket: to delete by ticket hits only these.
+    """
     return {row["port_id"]: row["ticket"] for row in await tx.fetch(LIST_EXPIRED_INTENTS, limit)}
 
 

@@ -50,7 +50,7 @@ WHERE {OF_UNKNOWN_GUEST} AND ($1::text[] IS NULL OR p.host = ANY($1)) ORDER BY p
 
 
 async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """Return host, of these or of all -> hidden port -> the (subnet id, address) pairs that its guest lists."""
+    """Return host -> hidden port -> the (subnet id, address) pairs that the port's guest lists. hosts: None for all."""
     listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
     for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
         pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
