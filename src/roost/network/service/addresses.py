@@ -1,7 +1,8 @@
 """Addresses of ports: given when they are claimed, taken back before their claims, and what of the pools is free.
 
-Nothing else writes addresses and free ranges, but that a port's settling ends what marks an address as its build's. An
-address is planned (rules/requests.py), claimed (claims.py), and given here. Its claim is given back by releases.py.
+Nothing else writes addresses and free ranges, with one exception: store/ports.py clears `assigned_for` when a build
+ends. An address is planned (rules/requests.py), claimed (claims.py), and given here. Its claim is given back by
+releases.py.
 """
 
 from collections import Counter
@@ -160,9 +161,10 @@ async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
 async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> None:
     """Take addresses from their ports, which are locked; those in pools become free.
 
-    An address that an unknown guest has becomes its hidden port's. Providers become due for publication whose addresses
-    were claimed outside the pools, or held inside them unclaimed; `releases` gives no claim back before. The addresses
-    of a subnet that does not exist are deleted.
+    An address that a hidden port lists for its guest becomes that port's. The provider becomes due for publication when
+    its inventory changes: for such an address, for one that was claimed outside pools that are capacity, and for one
+    inside them that was not claimed. `releases` gives no claim back on a provider that is due. The addresses of a
+    subnet that does not exist are deleted.
     """
     locked = await store.lock_subnets(tx, {item.subnet_id for item in dropped})
     freed: dict[str, list[int]] = {}

@@ -240,7 +240,7 @@ UNION ALL SELECT subnet_id, NULL, in_pool, claimed FROM handed
 
 
 class GivenUp(Struct, frozen=True):
-    """An address that a port gave up. address: None if the hidden port of an unknown guest has it now."""
+    """An address that a port gave up. address: None if a hidden port that lists it has it now."""
 
     subnet_id: str
     address: int | None
@@ -249,7 +249,7 @@ class GivenUp(Struct, frozen=True):
 
 
 async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[GivenUp]:
-    """Give these (subnet id, address) to hidden ports whose guests list them, and delete the others."""
+    """Give these (subnet id, address) to hidden ports that list them, and delete the others."""
     return [
         GivenUp(subnet_id, address and addressing.parse(address), in_pool, claimed)
         for subnet_id, address, in_pool, claimed in await tx.fetch(GIVE_UP, *columns_of(dropped, 2))
