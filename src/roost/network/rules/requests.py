@@ -89,10 +89,10 @@ def plan_addresses(
     device_owner: str,
     fixed_ips: Sequence[FixedIpRequest] | None,
 ) -> AddressPlan:
-    """Return which addresses a port needs that is new, or bound for the first time.
+    """Return which addresses a port is to get that is new, is bound for the first time, or has others named for it.
 
-    fixed_ips: None when the client names nothing. The port then gets one IPv4 and one IPv6 address, if there are such
-    subnets, and its EUI-64 addresses.
+    fixed_ips: without those that it has already; None when the client names nothing. The port then gets one IPv4 and
+    one IPv6 address, if there are such subnets, and its EUI-64 addresses.
     Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
     HostNotConnectedToAnySegment.
@@ -324,10 +324,10 @@ def _resolve(
     for subnet in subnets:
         if address is not None and not holds((addressing.host_range(subnet.cidr),), address):
             continue
-        follows = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
+        gets_automatic = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
         if address is None:
-            return subnet, None if follows else _demand(port_id, subnet)
-        if follows:
+            return subnet, None if gets_automatic else _demand(port_id, subnet)
+        if gets_automatic:
             raise AllocationOnAutoAddressSubnet(
                 f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
                 "addresses follow from MAC addresses: name the subnet alone."

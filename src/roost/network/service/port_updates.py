@@ -1,5 +1,8 @@
 """A client's change of a port: the port is locked, what it needs is claimed, and one transaction writes everything.
 
+A change that needs no claim is written in the transaction that plans it. Another one is planned in one transaction,
+which opens an intent, and written in a second one, which closes it.
+
 Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
 claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
 intent expires, or by the release row.
@@ -98,7 +101,7 @@ async def _begin(
         device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
         requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
         if owner is not None and changes.device_id in (None, port.device_id) and changes.host != (port.host or ""):
-            _refuse_leaving(port, owner)
+            _refuse_host_change(port, owner)
         releasing, _claiming = await claims.list_busy(tx, [port_id])
         if releasing:
             text = f"The claim of port {port_id} is still being given back: repeat the request."
@@ -154,7 +157,7 @@ async def lock_for_client(tx: Connection, port_id: str, revision: int | None = N
 
 
 async def find_owner(networks: Networks, port_id: str) -> Owner:
-    """Return who has the port. Call it before locking anything: it asks the compute service."""
+    """Return the device that has the port. Call it before locking anything: it asks the compute service."""
     async with networks.database.transaction() as tx:
         ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
     device_id = ports_read[0].device_id if ports_read else ""
@@ -162,8 +165,8 @@ async def find_owner(networks: Networks, port_id: str) -> Owner:
     return device_id, bool(server_ids and await networks.compute.get_server_states(server_ids))
 
 
-def _refuse_leaving(port: Port, owner: Owner) -> None:
-    """Raise PortChanged when the port's device is not the owner any more, PortInUse when the owner is a server.
+def _refuse_host_change(port: Port, owner: Owner) -> None:
+    """Raise PortChanged when another device has the port by now, PortInUse when the device is a server.
 
     A server's port is on its server's host: a client moves it with the server.
     """
@@ -177,8 +180,8 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
     """Write the change to the locked port. Return the servers to be told.
 
-    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order.
-    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order. leave
+    and take_back lock no others after it. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     port = change.before
     renews = readdressing.renews(port, change.port)
@@ -225,7 +228,8 @@ def _list_told(port: Port) -> tuple[object, ...]:
 async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: bool) -> _Change:
     """Return what the change does to a locked port.
 
-    The ledger is asked unless what the port gives up covers what it gets.
+    The ledger is asked unless the claim of what the port drops covers what it gets: an address for another of the same
+    provider and IP version costs no claim.
     """
     changed = _changed(port, changes)
     readdressing.refuse_mac_address(port, changed.mac_address)
@@ -235,30 +239,30 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: 
     state = await addresses.read_network(tx, port.network_id, changed.host or "")
     matched = Matched(kept=port.addresses, dropped=(), missing=())
     if changes.fixed_ips is not None:
-        follows = uses.gets_automatic(changed.device_owner)
-        following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
-        matched = readdressing.match(port.addresses, changes.fixed_ips, following)
+        gets_automatic = uses.gets_automatic(changed.device_owner)
+        automatic_ids = {subnet.id for subnet in state.subnets if gets_automatic and uses.is_automatic(subnet)}
+        matched = readdressing.match(port.addresses, changes.fixed_ips, automatic_ids)
     is_deferred = port.ip_allocation == requests.DEFERRED and not port.addresses and port.host is None
     placings: tuple[Placing, ...] = ()
     if matched.missing or (changes.fixed_ips is None and is_deferred):
-        owner = changed.device_owner
-        plan = requests.plan_addresses(port.id, state, device_owner=owner, fixed_ips=matched.missing or None)
-        placings = plan.placings
+        placings = requests.plan_addresses(
+            port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing or None
+        ).placings
     placing = placings[0] if placings else None
     matched = readdressing.settle(changed, matched, placing)
     if changes.fixed_ips is not None:
         readdressing.refuse_spread(port, matched.kept, placing)
     if moves:
         requests.refuse_host(changed, matched.kept, state)
-    leaving_claim, coming_claim = claim_of(matched.dropped), placing.claim if placing else {}
-    needs_claim = len(placings) > 1 or not covers_allocations(leaving_claim, coming_claim)
+    claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
+    needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
     return _Change(
         port,
         changed,
         dropped=matched.dropped,
         placings=placings,
         needs_claim=needs_claim,
-        trims=not same_allocations(leaving_claim, {} if needs_claim else coming_claim),
+        trims=not same_allocations(claim_dropped, {} if needs_claim else claim_coming),
         keeps_binding=activates,
     )
 
@@ -267,11 +271,14 @@ CHANGEABLE = (
     *("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type"),
     *("binding_profile", "port_security_enabled", "allowed_address_pairs"),
 )
-"""What is written as it is given."""
+"""Changes that are written as they are given; store/resources.py has the columns that any change writes."""
 
 
 def _changed(port: Port, changes: PortChanges) -> Port:
-    """Return the port as it is to be. Raises InvalidInput, AddressPairAndPortSecurityRequired, and of duplicates."""
+    """Return the port as it is to be.
+
+    Raises InvalidInput, DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired.
+    """
     fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
     if changes.device_id and changes.device_id != port.made_for:
         fields["made_for"] = None  # it does not go with the server that it was made for

@@ -102,9 +102,11 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
 
     A port that is bound for the first time gets its address. Fixed IPs that the changes name are assigned.
 
-    Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, PortBound,
-    MacAddressInUse, what requests.plan_addresses and readdressing raise, IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure, PortChanged, AddressesWithheld.
+    Raises AddressesWithheld, PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it,
+    while the guest of another server has it, or for another host than its server's, InvalidInput, PortChanged,
+    DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired, PortBound, what requests.plan_addresses,
+    readdressing.refuse_spread and requests.refuse_host raise, IpAddressAlreadyAllocated, IpAddressGenerationFailure,
+    MacAddressInUse.
     """
     try:
         await port_updates.update_port(networks, port_id, changes)
