@@ -10,7 +10,10 @@ from roost.seams.service_types import COMPUTE_OWNER
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
 HELD_OWNER = "roost:held"
-"""The owner of hidden ports that hold an unknown guest's addresses. Of ports that clients see it means nothing."""
+"""The owner of hidden ports that hold what a guest has and no server's port: of unknown guests, and of NICs left.
+
+Of ports that clients see it means nothing.
+"""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -53,7 +56,7 @@ class Port(Struct, frozen=True, kw_only=True):
 
     made_for: the server that Roost made it for, None for a user's own. reserved_from: the port before a build reserved
     it; None without a build. nic_tag: None for ports that clients see. Of hidden ones, the tag of the server's NIC on a
-    flat network, or "" for an unknown guest.
+    flat network, or "" where the owner is HELD_OWNER.
     """
 
     id: str
@@ -83,12 +86,15 @@ class Port(Struct, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> bool:
-        """Return whether no client sees it: it is a server's on a flat network, or an unknown guest's."""
+        """Return whether no client sees it: it is a server's on a flat network, or holds addresses for a guest."""
         return self.nic_tag is not None
 
     @property
     def of_unknown_guest(self) -> bool:
-        """Return whether it holds addresses for a guest that the records do not know. Nobody claims them."""
+        """Return whether it holds addresses for an unknown guest, or for one whose server has lost the NIC (left_at).
+
+        Nobody claims them.
+        """
         return self.hidden and self.device_owner == HELD_OWNER
 
     @property
@@ -174,7 +180,7 @@ class PortRequest(Struct, frozen=True, kw_only=True):
 
 
 class PortChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a port; None leaves it. host: empty to unbind. revision: the one it must have."""
+    """What a client changes of a port; None leaves it. host: "" to unbind. revision: the one that it must have."""
 
     name: str | None = None
     description: str | None = None

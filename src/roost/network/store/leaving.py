@@ -42,7 +42,7 @@ ORDER BY p.left_at, p.id
 
 
 async def list_left(tx: Connection, server_ids: Sequence[str] | None) -> list[LeftNic]:
-    """Return what guests of these servers, None for all, may still have, of which compute has been told."""
+    """Return the NICs that guests of these servers, None for all, may still have, once compute was told of them."""
     return [LeftNic(**row) for row in await tx.fetch(LIST_LEFT, server_ids)]
 
 
@@ -53,7 +53,7 @@ SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uu
 
 
 async def list_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
-    """Return the subnets of what the guests of these hidden ports list: of all that the ports may have or be given."""
+    """Return the subnets in which these hidden ports list addresses: they have none elsewhere, and are given none."""
     return [row["subnet_id"] for row in await tx.fetch(LIST_SUBNETS, list(port_ids))]
 
 
