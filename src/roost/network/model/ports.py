@@ -83,6 +83,7 @@ class Port(Struct, frozen=True, kw_only=True):
     port_security_enabled: bool = True
     allowed_address_pairs: tuple[AddressPair, ...] = ()
     addresses: tuple[Address, ...] = ()
+    """The last of the fields: store/ports.py reads a page in their order."""
 
     @property
     def hidden(self) -> bool:

@@ -10,6 +10,7 @@ from roost.platform.quotas import QuotaUsage
 
 Resource = Literal["network", "subnet", "port"]
 RESOURCES: tuple[Resource, ...] = ("network", "subnet", "port")
+"""Names of tables, of options `quota_…`, and of attributes in api/quotas.py."""
 
 
 def refusal(usage: QuotaUsage, more: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Counts the addresses that networks have, and those that are held."""
+"""Counts the addresses that networks have, and those that ports hold: for the API, and cli/serving/address_metrics."""
 
 from collections.abc import Collection, Sequence
 

@@ -230,6 +230,10 @@ async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents
 
 
 def _plan_one(networks: Networks, making: _Making, state: NetworkState | RoostError) -> None:
+    """Set the port's placings, and what its network decides of the draft. Raises what refuses a client's new port.
+
+    port_updates refuses changes of ports, and rules/port_bindings.py those that servers' builds ask for.
+    """
     request, owner = making.request, making.draft.device_owner
     requests.refuse_surplus(request.fixed_ips, owner, most=networks.settings.max_fixed_ips_per_port)
     if isinstance(state, RoostError):

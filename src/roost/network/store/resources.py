@@ -30,7 +30,7 @@ _CHANGEABLE: Mapping[Kind, str] = {
     "port": """name description admin_state_up device_id device_owner host vnic_type binding_profile vif_type
         mac_address made_for reserved_from port_security_enabled allowed_address_pairs""",
 }
-"""The columns of what a client, or a server's build, may change."""
+"""The columns that `update` writes: what a client, or a server's build, may change. Others stay as they are."""
 
 
 def _read(name: str) -> str:

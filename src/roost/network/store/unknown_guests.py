@@ -126,7 +126,10 @@ WHERE {OF_UNKNOWN_GUEST} AND a.in_pool AND s.network_id = ANY($1::uuid[]) GROUP 
 
 
 async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, int]:
-    """Return network -> how many addresses of its pools unknown guests hold; networks without any are left out."""
+    """Return network id -> how many addresses of its pools unknown guests hold; networks without any are left out.
+
+    What all ports hold is counted by store/addresses.py.
+    """
     return {row["network_id"]: row["amount"] for row in await tx.fetch(COUNT_HELD, network_ids)}
 
 
