@@ -161,7 +161,7 @@ async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
 
 
 def _state(uuid: str, source: ProviderSource | None, coming: Mapping[str, int]) -> ProviderState:
-    """Return the provider as it should be until the coming addresses are free. Without a source it is empty."""
+    """Return the provider as it should be while the coming addresses do not count yet. Without a source it is empty."""
     state = capacity.provider_state(source, coming) if source else None
     name = segments.provider_name(source) if source else PLAIN_NAME.format(uuid)
     return state or ProviderState(uuid=uuid, name=name, inventories={})
@@ -200,9 +200,9 @@ async def claim_with_capacity(
 
 
 async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
-    """Move claims from these providers after their network's only subnet, to its provider; return whether any moved.
+    """Move the claims on these providers to the one of their network's only subnet; return whether any moved.
 
-    A process told the ledger that the subnet joins a segment, and died before it committed that.
+    They are left where a process told the ledger that the subnet joins a segment, and died before it committed that.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         network_ids = {uuid: uuid for uuid in provider_uuids}
@@ -233,7 +233,7 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
 async def set_hosts(
     networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] = {}
 ) -> None:
-    """Keep what the hosts reach, and put these hosts, and no others, in the host aggregates that follow from it.
+    """Write what the hosts reach, and put them in the host aggregates that follow. Other hosts stay as they are.
 
     cells_by_host: a host that it does not name is in the default cell. Raises PublicationPending when segments keep
     coming and going meanwhile.
@@ -301,7 +301,7 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
 
 
 async def drop_aggregates(networks: Networks, uuids: Set[str]) -> list[str]:
-    """Delete host aggregates. The providers that need one of them by now are due again, and returned."""
+    """Delete host aggregates. Those of their providers that exist by now become due for publication; return them."""
     if not uuids:
         return []
     await networks.compute.delete_host_aggregates(sorted(uuids))

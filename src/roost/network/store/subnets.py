@@ -35,13 +35,13 @@ async def list_subnets(
 ) -> list[Subnet]:
     """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
 
-    spreading: only those of which ports made before are still to get addresses.
+    spreading: only those of which older ports are still to get addresses.
     """
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
 
 
 async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
-    """Insert subnets without their pools. spreading: ids, of those that list_subnets calls so."""
+    """Insert subnets without their pools. spreading: ids of those of which older ports are still to get addresses."""
     await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
 
 
