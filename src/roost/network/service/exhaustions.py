@@ -21,14 +21,14 @@ async def describe_claims(networks: Networks, provider_uuids: Sequence[str]) -> 
         read = await _read(tx, provider_uuids)
     if read is None:
         return GONE
-    network, segments, subnets, count_held = read
+    network, segments, subnets, held_by_guests = read
     providers = sorted({subnet.provider_uuid for subnet in subnets})
     usages = await networks.placement.list_usages(providers)
     rooms = {
         uuid: {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in usages.get(uuid, {}).items()}
         for uuid in providers
     }
-    return _sentence(provider_uuids, network, segments, rooms, count_held)
+    return _sentence(provider_uuids, network, segments, rooms, held_by_guests)
 
 
 async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> str:
@@ -36,13 +36,13 @@ async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> s
     read = await _read(tx, provider_uuids)
     if read is None:
         return GONE
-    network, segments, subnets, count_held = read
+    network, segments, subnets, held_by_guests = read
     rooms: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
     for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if capacity.counts(s)]):
         of_provider, name = rooms[subnet.provider_uuid], uses.class_of(subnet.ip_version)
         before = of_provider.get(name, (0, 0))
         of_provider[name] = before[0] + free, before[1] + total
-    return _sentence(provider_uuids, network, segments, rooms, count_held)
+    return _sentence(provider_uuids, network, segments, rooms, held_by_guests)
 
 
 async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Sequence[str]) -> str:
@@ -50,13 +50,13 @@ async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Seque
     read = await _read(tx, [provider_uuid])
     if read is None:
         return GONE
-    network, _, subnets, count_held = read
+    network, _, subnets, held_by_guests = read
     rooms = [
         Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
         for subnet, room in await _list_rooms(tx, [s for s in subnets if not uses.is_automatic(s)])
     ]
     full = [exhaustions.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
-    return exhaustions.sentence(full, network, rooms, held=count_held)
+    return exhaustions.sentence(full, network, rooms, held=held_by_guests)
 
 
 async def _read(
@@ -72,8 +72,8 @@ async def _read(
     network_id = subnets[0].network_id
     (network,) = await store.list_networks(tx, [network_id])
     segments = await store.list_segments(tx, network_ids=[network_id])
-    count_held = (await unknown_guests.count_held(tx, [network_id])).get(network_id, 0)
-    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id]), count_held
+    held_by_guests = (await unknown_guests.count_held(tx, [network_id])).get(network_id, 0)
+    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id]), held_by_guests
 
 
 async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:
@@ -89,10 +89,10 @@ def _sentence(
     network: Network,
     segments: Sequence[Segment],
     rooms_by_provider: dict[str, dict[str, tuple[int, int]]],
-    count_held: int,
+    held_by_guests: int,
 ) -> str:
     names = {segment.id: segment.name or segment.id for segment in segments}
     rooms = [Room(names.get(uuid, network.name or network.id), counts) for uuid, counts in rooms_by_provider.items()]
     rooms.sort(key=lambda room: room.name)
     full = [exhaustions.named(segment) for segment in segments if segment.id in provider_uuids]
-    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms, held=count_held)
+    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms, held=held_by_guests)
