@@ -198,7 +198,7 @@ class PortBindingAlreadyActive(Conflict):
 
 
 class PortInUse(Conflict):
-    """A server's build holds the port."""
+    """A server, its build or its guest still has the port."""
 
 
 class OverQuota(Conflict):

@@ -26,7 +26,7 @@ COLLECTIONS = {
 
 
 class Extension(Struct, frozen=True):
-    """Something that clients may rely on. operation: listed only if this one is served; "" for always.
+    """Something that clients may rely on. operation: the extension is listed if this one is served; "" for always.
 
     Source of names and dates: the upstream extensions of these aliases.
     """

@@ -102,6 +102,6 @@ def _rule(verb: str, resource: Resource[Any]) -> Rule:
 
 
 def _check(has: service.Tags, tag: str) -> service.Tags:
-    """Return the tags. Raises TagNotFound when this one is not among them."""
+    """Return the tags as they are. Raises TagNotFound when `tag` is none of them."""
     rules.removed(has, tag)
     return has

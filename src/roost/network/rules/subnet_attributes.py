@@ -82,7 +82,7 @@ def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def list_told(subnet: Subnet) -> tuple[object, ...]:
-    """Return what of a subnet the hosts of its guests are told, and what other subnets' routes follow from."""
+    """Return the attributes of a subnet that its guests' hosts are told, or that other subnets' routes depend on."""
     return subnet.segment_id, subnet.gateway_ip, subnet.dns_nameservers, subnet.host_routes, subnet.enable_dhcp
 
 

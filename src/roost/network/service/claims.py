@@ -269,5 +269,5 @@ async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict
 
 
 def _too_late(port_id: str) -> PortChanged:
-    """Return the error of a port whose intent is gone: the reconciler may have given its claim back."""
+    """Return the error of a port whose intent is gone. Its claim may have been given back meanwhile."""
     return PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
