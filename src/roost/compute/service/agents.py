@@ -7,6 +7,7 @@ import structlog
 from roost.compute.errors import AgentRefused
 from roost.compute.model.agents import AgentPoll, AgentRow
 from roost.compute.model.cloud import HostLease
+from roost.compute.model.recovery import MarkRow
 from roost.compute.rules import agents as rules
 from roost.compute.service.context import Compute
 from roost.compute.store import agents as store
@@ -25,15 +26,15 @@ def log_older_agents(hosts_fallen: Collection[str], leases_by_host: Mapping[str,
         log.error("a host's agent is older than the one before", host=host, agent=holder)
 
 
-async def admit_call(compute: Compute, agent: AgentIdentity, *, takes_leases: bool = False) -> None:
-    """Raise AgentRefused when the call, which is no poll, is not the agent's that has the id.
+async def admit_call(compute: Compute, agent: AgentIdentity, *, takes_leases: bool = False) -> MarkRow:
+    """Return the agent's mark in the records. Raises AgentRefused when the call is not the agent's that has the id.
 
-    takes_leases: the id gets its row, and the secret that the call brings, if it has none yet.
+    The call is no poll. takes_leases: the id gets its row, and the secret that the call brings, if it has none yet.
     """
     async with compute.database.connection() as connection:
-        row = await store.find_agent(connection, agent.id)
+        row, mark = await store.find_agent(connection, agent.id)
     if (row is None and not takes_leases) or (row is not None and rules.is_settled(agent, row)):
-        return
+        return mark
     async with compute.database.transaction() as tx:
         rows, now = await store.lock_agents(tx, [agent.id], add=takes_leases)
         assert now is not None
@@ -42,6 +43,7 @@ async def admit_call(compute: Compute, agent: AgentIdentity, *, takes_leases: bo
         await _write(tx, rows[agent.id], admission)
     if admission.refusal is not None:
         raise AgentRefused(admission.refusal.sentence, admission.refusal.retry_after_s)
+    return mark
 
 
 async def admit_polls(compute: Compute, polls: Sequence[tuple[AgentPoll, bool]]) -> list[AgentRefused | None]:

@@ -30,7 +30,7 @@ from roost.compute.service.nics import ask_for_nics, give_up_ports_now
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.own_states import take_own_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
-from roost.compute.service.recovery import begin_recovery, look_at_marks, mark_of, note_listed, told_later
+from roost.compute.service.recovery import begin_recovery, look_at_mark, mark_of, note_listed, told_later
 from roost.compute.service.unknown_guests import hold_addresses_now
 from roost.compute.store import guests as store
 from roost.compute.store import hosts as host_rows
@@ -259,8 +259,7 @@ async def compare_guests(
     Raises AgentRefused.
     """
     agent = listed.agent
-    await admit_call(compute, agent)
-    mark = (await look_at_marks(compute, [agent]))[agent.id]
+    mark = await look_at_mark(compute, agent, await admit_call(compute, agent))
     async with compute.database.connection() as connection:
         leased = await store.list_hosts_of(connection, agent_id=agent.id, after=listed.after, until=listed.until)
         hosts = {name for name in leased if covered.covers(name)}

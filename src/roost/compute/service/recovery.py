@@ -13,6 +13,7 @@ from roost.compute.rules.events import of_records
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.events import record
 from roost.compute.service.unknown_guests import hold_addresses
+from roost.compute.store import agents as agent_rows
 from roost.compute.store import recovery as store
 from roost.platform.errors import Conflict
 from roost.platform.events import LOSS, REPAIR
@@ -40,13 +41,12 @@ def unless_recovering(compute: Compute, work: Callable[[], Awaitable[object]]) -
     return work_on
 
 
-async def look_at_marks(compute: Compute, agents: Collection[AgentIdentity]) -> dict[str, MarkRow]:
-    """Return agent id -> its mark as the records have it now; begin a recovery where one was told a later one."""
-    async with compute.database.connection() as connection:
-        rows = await store.read_marks(connection, {agent.id for agent in agents})
-    if not await notice_marks(compute, [(agent, rows[agent.id]) for agent in agents]):
-        return rows
-    return await look_at_marks(compute, agents)
+async def look_at_mark(compute: Compute, agent: AgentIdentity, mark: MarkRow) -> MarkRow:
+    """Begin a recovery where an agent was told a later mark than it has; return the mark that it has then."""
+    while await notice_marks(compute, [(agent, mark)]):
+        async with compute.database.connection() as connection:
+            _, mark = await agent_rows.find_agent(connection, agent.id)
+    return mark
 
 
 async def notice_marks(compute: Compute, marks_read: Sequence[tuple[AgentIdentity, MarkRow]]) -> bool:

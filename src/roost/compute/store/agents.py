@@ -59,13 +59,15 @@ def _heard(row: Any) -> AgentHeard:
 
 
 FIND_AGENT = f"""-- compute.find_agent
-SELECT {COLUMNS} FROM compute.agent WHERE id = $1"""
+SELECT {COLUMNS}, $1::uuid AS agent_id, coalesce(agent.mark, 0) AS value, k.key, NOT {FOLLOWS} AS recovering
+FROM (VALUES (1)) AS one LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent ON agent.id = $1"""
 
 
-async def find_agent(tx: Connection, agent_id: str) -> AgentRow | None:
-    """Return the agent's row, None where it has none."""
-    row = await tx.fetchrow(FIND_AGENT, agent_id)
-    return None if row is None else _row(row)
+async def find_agent(tx: Connection, agent_id: str) -> tuple[AgentRow | None, MarkRow]:
+    """Return the agent's row, None where it has none, and its mark in the records."""
+    row = dict(await tx.fetchrow(FIND_AGENT, agent_id) or {})
+    mark = MarkRow(**{name: row.pop(name) for name in MarkRow.__struct_fields__})
+    return (None if row["id"] is None else _row(row)), mark
 
 
 ADD_AGENTS = """-- compute.add_agents

@@ -21,18 +21,6 @@ VERSION_LISTS = 5
 """Agents of this service version and later list their guests when they are asked to."""
 HAS_LISTED = "(h.listed_at IS NOT NULL AND h.listed_at >= r.noticed_at)"
 
-READ_MARKS = f"""-- compute.read_marks
-SELECT asked.id AS agent_id, coalesce(a.mark, 0) AS value, k.key, NOT {FOLLOWS} AS recovering
-FROM unnest($1::uuid[]) AS asked (id) LEFT JOIN compute.mark_key k ON true LEFT JOIN compute.agent a ON a.id = asked.id
-"""
-
-
-async def read_marks(tx: Connection, agent_ids: Collection[str]) -> dict[str, MarkRow]:
-    """Return agent id -> its mark in the records; of agents that they do not know too."""
-    rows = await tx.fetch(READ_MARKS, list(agent_ids))
-    return {row["agent_id"]: read_row(MarkRow, row) for row in rows}
-
-
 MOVE_MARK = f"""-- compute.move_mark
 WITH moved AS (
     INSERT INTO compute.agent AS a (id, mark) VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET mark = a.mark + 1
