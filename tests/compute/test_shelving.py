@@ -155,6 +155,16 @@ async def test_a_shelved_guest_that_is_gone_is_made_again_and_shelved_no_more(
     assert await shown(call, server_id) == ("SHUTOFF", "stopped", None)
 
 
+async def test_a_shelved_server_that_is_stopped_out_of_error_is_stopped(
+    call: Any, compute: Compute, server_id: str
+) -> None:
+    await shelved(call, compute, server_id)
+    assert (await ask(call, server_id, "os-resetState", {"state": "error"}))[0] == 202
+    assert (await ask(call, server_id, "os-stop"))[0] == 202
+    await tell(compute, server_id, "stopped")
+    assert await shown(call, server_id) == ("SHUTOFF", "stopped", None)
+
+
 @pytest.mark.parametrize("by_itself", [False, True])
 async def test_what_the_release_before_started_is_not_shelved_when_it_stops(
     call: Any, compute: Compute, server_id: str, by_itself: bool

@@ -327,13 +327,14 @@ async def activate_servers(tx: Connection, hosts_by_server: Mapping[str, str]) -
 
 # A change that nobody asked for here is none: the server's action ends with the state that it asked for. What was in
 # ERROR is not any more: its guest was made again, or is in the state that was asked for. Shelved is what was stopped to
-# be that, until it is anything but stopped; a release that does not know of it may have started it meanwhile.
+# be that, until it is anything but stopped, or is stopped out of ERROR; a release that does not know of it may have
+# started it meanwhile.
 CHANGE_SERVERS = """
 -- compute.change_servers
 UPDATE compute.server s SET power = c.power, power_state = NULL, status = 'ACTIVE', task_state = NULL,
     updated_at = now(), fault = CASE WHEN s.status = 'ACTIVE' THEN s.fault END,
     shelved = c.power = 'stopped'
-        AND (coalesce(s.task_state = 'shelving', false) OR (s.shelved AND s.power = 'stopped'))
+        AND (coalesce(s.task_state = 'shelving', false) OR (s.shelved AND s.power = 'stopped' AND s.status = 'ACTIVE'))
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS c (server_id, host, power)
 WHERE s.id = c.server_id AND s.host = c.host AND c.power <> 'incoming' AND s.task_state IS DISTINCT FROM 'deleting'
     AND ((s.status = 'ACTIVE' AND s.power <> c.power) OR (s.status IN ('ACTIVE', 'ERROR') AND s.task_state IS NOT NULL))
