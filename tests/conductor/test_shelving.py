@@ -119,6 +119,17 @@ async def test_a_shelved_server_is_evacuated_and_stays_shelved(world: World) -> 
     await unshelves(world, before, on=other(before.host))
 
 
+async def test_what_the_release_before_started_is_not_shelved_when_it_is_evacuated_stopped(world: World) -> None:
+    before = await shelved(world)
+    async with world.database.transaction() as tx:  # as it starts a server that is stopped
+        await tx.execute("UPDATE compute.server SET power = 'running'")
+    await host_service.force_down(world.compute, before.host, True)
+    await world.move(before.id, MoveKind.EVACUATE, stopped=True)
+    await world.run(silent=[before.host])
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.host) == ("SHUTOFF", other(before.host))
+
+
 async def test_a_server_whose_host_dies_while_it_is_shelved_is_evacuated_as_it_was(world: World) -> None:
     before = await a_server(world)
     await world.move(before.id, MoveKind.SHELVE)

@@ -160,6 +160,7 @@ UPDATE compute.server AS s
 SET status = new.status, task_state = new.task_state, host = new.host, fault = coalesce(new.fault, s.fault),
     network_info = coalesce(new.network_info, s.network_info), power = coalesce(new.power, s.power),
     power_state = CASE WHEN new.power IS NULL THEN s.power_state END,
+    shelved = s.shelved AND s.power = 'stopped' AND coalesce(new.power, s.power) = 'stopped',
     flavor = coalesce(new.flavor, s.flavor), spec = coalesce(new.spec, s.spec), updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::text[], $8::jsonb[],
     $9::jsonb[]) AS new (id, status, task_state, host, fault, network_info, power, flavor, spec)
