@@ -176,6 +176,21 @@ async def test_a_known_server_takes_a_higher_attempt_on_its_own_host(world: Worl
     await assert_whole(world)
 
 
+@pytest.mark.parametrize("state", ["running", "stopped"])
+async def test_a_shelved_server_is_what_its_guest_is_that_is_adopted(world: World, state: str) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server_id,) = await world.boot(network.id)
+    await world.run()
+    async with world.database.transaction() as tx:
+        await tx.execute("UPDATE compute.server SET power = 'stopped', shelved = true")
+    (port,) = (await world.compute.network.list_attached_ports([server_id]))[server_id]
+    await send(world, listed(network, *port.addresses, attempt=7, server_id=server_id, port_id=port.id, state=state))
+    await adopt_guest(world.compute, server_id, "h1")
+    async with world.database.connection() as connection:
+        row = await connection.fetchrow("SELECT power, shelved FROM compute.server")
+    assert tuple(row) == (state, state == "stopped")
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

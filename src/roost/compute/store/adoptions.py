@@ -71,7 +71,7 @@ ON CONFLICT (server_id, host) DO UPDATE SET attempt = excluded.attempt, desired 
 ADOPT_SERVER = """
 -- compute.adopt_server
 UPDATE compute.server SET status = 'ACTIVE', task_state = NULL, fault = NULL, host = $2, power = $3, network_info = $4,
-    launched_at = coalesce(launched_at, now()), updated_at = now()
+    launched_at = coalesce(launched_at, now()), updated_at = now(), shelved = shelved AND $3 = 'stopped'
 WHERE id = $1
 """
 
