@@ -209,9 +209,9 @@ async def test_what_is_written_of_a_host_is_written_again_when_it_changes(comput
     assert await value(compute, "SELECT count(*) FROM compute.host WHERE fence_after_s = 120") == 2
     await take_leases(compute, ["h1", "h2"], replace(agent, label="a new name", fence_after_s=120.0))
     assert await value(compute, "SELECT label FROM compute.agent") == "a new name"
-    for keeps_disks in (True, False):
+    for keeps_disks, hosts_with_disks in ((None, 0), (True, 2), (None, 2), (False, 0)):
         await take_leases(compute, ["h1", "h2"], replace(agent, keeps_disks=keeps_disks))
-        assert await value(compute, "SELECT count(*) FROM compute.host WHERE keeps_disks") == 2 * keeps_disks
+        assert await value(compute, "SELECT count(*) FROM compute.host WHERE keeps_disks") == hosts_with_disks
 
 
 async def test_a_host_is_alive_while_its_agent_is(compute: Compute) -> None:

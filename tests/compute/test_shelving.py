@@ -182,7 +182,9 @@ async def test_what_the_release_before_started_is_not_shelved_when_it_stops(
     assert await shown(call, server_id) == ("SHUTOFF", "stopped", None)
 
 
-@pytest.mark.parametrize(("agent", "disk_gb"), [(AGENT, 10), (KEEPING, 0)], ids=["says nothing", "no disk"])
+@pytest.mark.parametrize(
+    ("agent", "disk_gb"), [(replace(AGENT, keeps_disks=False), 10), (KEEPING, 0)], ids=["says so", "no disk"]
+)
 async def test_a_server_without_a_disk_on_its_host_leaves_it(
     call: Any, compute: Compute, server_id: str, agent: AgentIdentity, disk_gb: int
 ) -> None:

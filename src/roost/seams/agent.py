@@ -64,7 +64,7 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     around them. fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead
     by then; None: it promises nothing. boot_id: drawn at each of its starts. secret: its own, which proves that it is
     the one that had the id before; "": none. mark: the last that it was told. keeps_disks: its guests have root
-    disks, which are on their hosts.
+    disks, which are on their hosts; None: it does not say, and its hosts have what they had.
     """
 
     id: Uuid
@@ -75,7 +75,7 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
     secret: Annotated[str, Meta(max_length=SECRET_CHARS_MAX)] = ""
     mark: Annotated[str, Meta(max_length=MARK_CHARS_MAX)] = ""
     described: bool = False
-    keeps_disks: bool = False
+    keeps_disks: bool | None = None
 
 
 class HostReport(Struct, frozen=True, kw_only=True):

@@ -42,8 +42,7 @@ def hash_secret(secret: str) -> bytes | None:
 def poll_of(agent: AgentIdentity, hosts: Iterable[str], *, lease_length_s: float) -> AgentPoll:
     """Return the poll with its digest, which changes with the hosts and with what is written of each."""
     names = tuple(hosts)
-    disks = " disks" if agent.keeps_disks else ""
-    terms = f"{agent.service_version} {agent.fence_after_s} {lease_length_s:g}{disks}\0"
+    terms = f"{agent.service_version} {agent.fence_after_s} {agent.keeps_disks} {lease_length_s:g}\0"
     digest = hashlib.sha256((terms + "\0".join(sorted(names))).encode()).digest()
     return AgentPoll(agent=agent, hosts=names, secret_sha256=hash_secret(agent.secret), hosts_digest=digest)
 

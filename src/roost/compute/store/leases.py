@@ -37,14 +37,16 @@ WITH asked AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[], $6::double precision[], $8::boolean[])
         AS a (name, agent_id, agent_label, service_version, fence_after_s, keeps_disks)
 ), due AS MATERIALIZED (
-    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s, asked.keeps_disks,
+    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s,
+        coalesce(asked.keeps_disks, host.keeps_disks) AS keeps_disks,
         asked.service_version BETWEEN 1 AND host.service_version - 1 AS fallen,
         host.silent AND host.seen_at IS NOT NULL AS returned
     FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
             OR host.service_version <> asked.service_version
-            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s OR host.keeps_disks <> asked.keeps_disks
+            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s
+            OR host.keeps_disks <> coalesce(asked.keeps_disks, host.keeps_disks)
             OR host.lease_length_s IS DISTINCT FROM $7::double precision OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
