@@ -1,6 +1,7 @@
 """Ports that clients make at the same time are made together, and one that is refused undoes no other."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.ports import Port, PortFilter, PortRequest
-from roost.network.service import ports, quotas
+from roost.network.service import builds, ports, quotas
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim
+from roost.seams.network import Nic
 
 NOWHERE = "00000000-0000-4000-8000-00000000dead"
 
@@ -56,6 +58,32 @@ async def test_the_last_addresses_go_to_some_and_the_others_are_told(cloud: Clou
     assert {type(error) for error in refused} == {IpAddressGenerationFailure}
     assert "0 of 13 free" in str(refused[0])
     assert await cloud.used(network.id) == (13, 13)
+    await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("how", ["each", "all", "without addresses", "for servers"])
+async def test_only_ports_whose_mac_address_was_taken_get_another(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """On a large network hardly any set of many ports gets none that is taken."""
+    network = await (cloud.network() if how == "without addresses" else cloud.plain("10.0.0.0/26"))
+    taken = PortRequest(network_id=network.id, project_id=PROJECT, mac_address="fa:16:3e:00:00:00")
+    await ports.create_port(cloud.networks, taken)
+    drawn = itertools.count(1)
+
+    def every_tenth_is_taken(_random: object) -> str:
+        number = next(drawn)
+        return f"fa:16:3e:00:00:{number if number % 10 else 0:02x}"
+
+    for module in (ports, builds):
+        monkeypatch.setattr(module, "new_mac", every_tenth_is_taken)
+    if how == "for servers":
+        await cloud.ensure(*(cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(20)))
+    elif how == "all":
+        await ports.create_all(cloud.networks, asked(network.id, 20))
+    else:
+        assert len(made(await ports.create_each(cloud.networks, asked(network.id, 20)))) == 20
+    assert len(await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,)))) == 21
     await assert_sound(cloud)
 
 

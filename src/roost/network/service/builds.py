@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Subnet
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, FixedIpRequest, Port, PortFilter, PortOrigin
+from roost.network.model.ports import (
+    VIF_TYPE_BOUND,
+    VIF_TYPE_UNBOUND,
+    FixedIpRequest,
+    NewPort,
+    Port,
+    PortFilter,
+    PortOrigin,
+)
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.leaving import find_plugged
@@ -203,7 +211,7 @@ async def plan_named(
 
 
 class MadeMeanwhile(PortChanged):
-    """A MAC address was taken, or another conductor made one of the ports just now."""
+    """Another conductor made one of the ports just now."""
 
 
 @retried(MadeMeanwhile, most=ROUNDS_MAX)
@@ -227,15 +235,28 @@ async def _reserve_batch(
             )
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
-            macs = [new_mac(networks.env.random) for _ in new]
-            if new and len(await ports.insert_made(tx, new, macs, PortOrigin())) < len(new):
-                raise MadeMeanwhile("No free MAC address was found: repeat the request.")
+            await _insert_made(networks, tx, new)
             await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [
         answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, ports_locked, pools)
         for server, answer in zip(servers, decided, strict=True)
     ]
+
+
+async def _insert_made(networks: Networks, tx: Connection, new: Sequence[NewPort]) -> None:
+    """Make ports. Raises MadeMeanwhile.
+
+    Of many ports on a large network some always get a MAC address that is taken: these alone are tried again.
+    """
+    waiting = list(new)
+    for _ in range(ROUNDS_MAX):
+        if waiting:
+            macs = [new_mac(networks.env.random) for _ in waiting]
+            ids_written = await ports.insert_made(tx, waiting, macs, PortOrigin())
+            waiting = [port for port in waiting if port.id not in ids_written]
+    if waiting:
+        raise MadeMeanwhile("No free MAC address was found: repeat the request.")
 
 
 async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pools: Pools) -> dict[str, str]:

@@ -35,7 +35,6 @@ from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
-from roost.platform.retries import retried
 
 MAC_ROUNDS_MAX = 8
 TOGETHER_MAX = 250
@@ -198,11 +197,6 @@ def _raise_first_error(makings: Sequence[_Making]) -> None:
         raise error
 
 
-class _NewMacTaken(MacAddressInUse):
-    """A port of the network has the MAC address that was made up for another."""
-
-
-@retried(_NewMacTaken, most=MAC_ROUNDS_MAX)
 async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool) -> Mapping[str, Port]:
     """Decide which addresses each port may get, and open intents for those that need some. If none does, make all.
 
@@ -279,7 +273,6 @@ async def _claim(networks: Networks, makings: Sequence[_Making], *, whole: bool)
         _raise_first_error(makings)
 
 
-@retried(_NewMacTaken, most=MAC_ROUNDS_MAX)
 async def _write(
     networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool
 ) -> Mapping[str, Port]:
@@ -319,13 +312,7 @@ async def _insert_all(
     """
     ids = [making.draft.id for making in makings]
     async with telling(networks, tx, ids):
-        drafts = sorted((making.draft for making in makings), key=lambda port: port.mac_address)
-        new = [_with_mac(draft, draft.mac_address or new_mac(networks.env.random)) for draft in drafts]
-        ids_written = await resources.insert(tx, "port", new)
-        for draft in drafts:
-            if draft.id not in ids_written:
-                _refuse_mac(draft)
-        ports_written = {port.id: port for port in new}
+        ports_written = await _insert_drafts(networks, tx, [making.draft for making in makings])
         automatic = [
             item
             for making in makings
@@ -333,18 +320,30 @@ async def _insert_all(
             for item in uses.automatic(ports_written[making.draft.id], locked.get(making.placing.provider_uuid, ()))
         ]
         await addresses.give_automatic(tx, automatic)
-    await notices.note_servers(tx, new)
+    await notices.note_servers(tx, list(ports_written.values()))
     if not locked:
         return ports_written
     return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}
 
 
-def _refuse_mac(draft: Port) -> None:
-    """Raise MacAddressInUse: for good if the client names the MAC address, else to be tried again with a new one."""
-    if draft.mac_address:
-        text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
-        raise MacAddressInUse(text)
-    raise _NewMacTaken("No free MAC address was found: repeat the request.")
+async def _insert_drafts(networks: Networks, tx: Connection, drafts: Sequence[Port]) -> dict[str, Port]:
+    """Write ports, those that name a MAC address in its order; return them by id. Raises MacAddressInUse.
+
+    Of many ports on a large network some always get a MAC address that is taken: these alone are tried again.
+    """
+    ports_written: dict[str, Port] = {}
+    waiting = sorted(drafts, key=lambda port: port.mac_address)
+    for _ in range(MAC_ROUNDS_MAX):
+        new = [_with_mac(draft, draft.mac_address or new_mac(networks.env.random)) for draft in waiting]
+        ids_written = await resources.insert(tx, "port", new)
+        ports_written |= {port.id: port for port in new if port.id in ids_written}
+        waiting = [draft for draft in waiting if draft.id not in ids_written]
+        if not waiting:
+            return ports_written
+        for draft in filter(lambda draft: draft.mac_address, waiting):
+            text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
+            raise MacAddressInUse(text)
+    raise MacAddressInUse("No free MAC address was found: repeat the request.")
 
 
 def _with_mac(port: Port, mac_address: str) -> Port:
