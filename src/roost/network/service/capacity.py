@@ -209,13 +209,12 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
         network_ids |= {item.id: item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))}
         subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
         counts = Counter(subnet.network_id for subnet in subnets)
+        by_network = {subnet.network_id: subnet for subnet in subnets if counts[subnet.network_id] == 1}
+        # It was on the network and is on a segment, or the other way round.
         lone_by_provider = {
-            uuid: subnet
+            uuid: by_network[network_id]
             for uuid, network_id in network_ids.items()
-            for subnet in subnets
-            if subnet.network_id == network_id and counts[network_id] == 1
-            # It was on the network and is on a segment, or the other way round.
-            if (uuid == network_id) == bool(subnet.segment_id)
+            if network_id in by_network and (uuid == network_id) == bool(by_network[network_id].segment_id)
         }
         lone = list(lone_by_provider.values())
         sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone])
