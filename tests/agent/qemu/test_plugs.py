@@ -101,6 +101,24 @@ async def test_nics_are_settled_once_that_can_be(tmp_path: Path, monkeypatch: py
         await guest.disconnect()
 
 
+async def test_nics_that_are_settled_again_are_settled_by_the_latest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(plugging, "UNPLUG_S", 0.0)
+    guest = await make_guest(tmp_path, OLD)
+    async with monitor(guest.files.qmp, Qemu(*(plug.device for plug in guest.meta.plugs), is_deaf=True).answer):
+        await guest.connect()
+        former, latest = [
+            asyncio.create_task(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False)) for _ in range(2)
+        ]
+        await asyncio.wait([former, latest], timeout=1, return_when=asyncio.FIRST_COMPLETED)
+        done = (former.done(), latest.done())
+        await guest.disconnect()
+        await asyncio.wait([former, latest], timeout=5)
+    assert done == (True, False)
+
+
 @pytest.mark.parametrize("is_written", [False, True])
 async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool

@@ -87,7 +87,8 @@ class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
     works: of how many that are at work; what it does meanwhile was asked of it. halted: QEMU said last that it stands.
-    slots_freed: PCI ports that lost a NIC while it ran, the latest last.
+    slots_freed: PCI ports that lost a NIC while it ran, the latest last. settlings: how often its NICs began to be
+    settled.
     """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
@@ -98,6 +99,7 @@ class Guest:
         self.nics_up = False
         self.works = 0
         self.plugging = asyncio.Lock()
+        self.settlings = 0
         self.slots_freed: list[int] = []
         self.finding = asyncio.Lock()
         self.reason = ""

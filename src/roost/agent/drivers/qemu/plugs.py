@@ -93,10 +93,12 @@ async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Cal
     """Have a guest have the NICs of its order, which it could not get or lose while its memory moved.
 
     What is written may be what was about to be done, so it is over once QEMU has said what is there.
-    is_here: whether it is still this host's. is_sent: whether its memory is on its way.
+    is_here: whether it is still this host's. is_sent: whether its memory is on its way. Who settles them later does it
+    alone: others would make every order wait for a NIC that the guest does not let go.
     """
+    number = guest.settlings = guest.settlings + 1
     pause_s = SETTLE_S
-    while guest.is_alive and is_here():
+    while guest.is_alive and is_here() and guest.settlings == number:
         if not guest.works and not is_sent():
             try:
                 await replug(guest)  # which is no work: what the guest does meanwhile, it does by itself
