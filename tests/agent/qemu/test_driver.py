@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 from tests.agent.qemu.orders import SERVER_ID, make_order
+from tests.agent.qemu.test_qmp import monitor
 
-from roost.agent.drivers.qemu.command import Machine, plan_plugs
+from roost.agent.drivers.qemu.command import GuestFiles, Machine, plan_plugs
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork
@@ -135,6 +136,24 @@ async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) ->
     sending.ends.set()  # type: ignore[attr-defined]
     await asyncio.gather(watching, sent)
     assert driver._sendings == {}
+
+
+async def test_a_guest_is_suspended_once_its_nics_are_plugged(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    guest = driver.guest
+    guest.files = GuestFiles(tmp_path / "guest", tmp_path / "disk.qcow2")
+    guest.files.run.mkdir(parents=True)
+    async with monitor(guest.files.qmp) as heard:
+        await guest.connect()
+        async with guest.plugging:
+            suspending = asyncio.create_task(driver.change(make_order("suspended")))
+            await asyncio.wait([suspending], timeout=0.05)
+            began, said = (guest.works, guest.nics_up), {item["execute"] for item in heard}
+            suspending.cancel()
+        await asyncio.wait([suspending], timeout=5)
+        await guest.disconnect()
+    assert (began, "stop" in said) == ((1, True), False), "one that stands lets no NIC go"
+    assert (guest.works, guest.meta.state) == (0, "running")
 
 
 def test_a_guest_is_at_work_until_the_last_work_on_it_is_done(tmp_path: Path) -> None:

@@ -303,9 +303,9 @@ class QemuDriver(AgentState):
     async def _suspend(self, guest: Guest) -> None:
         """Write its memory to a file; a guest whose memory cannot be written goes on."""
         try:
-            await self._set_nics(guest, up=False)
-            await guest.qmp.execute("stop")
-            async with guest.plugging:
+            async with guest.plugging:  # a guest that stands lets no NIC go
+                await self._set_nics(guest, up=False)
+                await guest.qmp.execute("stop")
                 await guest.write_memory()
         except BaseException:
             await self._go_on(guest, guest.meta.state)
