@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from tests.agent.qemu.orders import SERVER_ID, make_order
 from tests.agent.qemu.test_qmp import monitor
 
+from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import GuestFiles, Machine, plan_plugs
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
@@ -17,6 +18,7 @@ from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again
 from roost.agent.lease import now_s
+from roost.seams.guests import MemorySource
 
 MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
 BRIDGES = {"rack1": "br0"}
@@ -136,6 +138,18 @@ async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) ->
     sending.ends.set()  # type: ignore[attr-defined]
     await asyncio.gather(watching, sent)
     assert driver._sendings == {}
+
+
+async def test_a_stop_takes_no_part_in_a_migration_that_is_being_ended(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    driver._sendings[KEY] = sending = SlowSending(driver.guest)  # type: ignore[assignment]
+    sending.ends.set()  # type: ignore[attr-defined]
+    with pytest.raises(LaunchFailed, match="on its way nowhere"):
+        await driver.change(make_order("stopped", meeting=MemorySource(address="h2:1", token="t")))
+    driver._sendings[KEY] = sending
+    assert driver.guest.meta.state == "running"
+    await driver.change(make_order("stopped"))
+    assert (driver.guest.meta.state, driver.guest.meta.leaving, driver._sendings) == ("stopped", False, {})
 
 
 async def test_a_guest_is_suspended_once_its_nics_are_plugged(tmp_path: Path) -> None:

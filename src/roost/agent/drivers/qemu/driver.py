@@ -260,7 +260,6 @@ class QemuDriver(AgentState):
                 self._on_change(guest, {"event": "STOP"})
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
-        sending = self._sendings.get(order.key)
         nics_before = guest.nics
         guest.change_order(order, plan_nics(order, self._options.bridges))
         if guest.nics != nics_before:
@@ -270,11 +269,12 @@ class QemuDriver(AgentState):
             return
         if order.desired in NICS_UP and order.meeting is not None:
             return await self._send(guest, order.meeting)
-        if sending is not None and order.desired == "stopped":
+        sending = self._sendings.get(order.key)
+        if sending is not None and not sending.is_over and order.desired == "stopped":
             return await self._hand_over(guest, sending)
         if sending is not None:
             await self._forget_sending(order.key)
-        elif order.desired == "stopped" and order.meeting is not None:
+        if order.desired == "stopped" and order.meeting is not None:
             return await send_disk(guest, order.meeting, self._options.tls)
         await self._become(guest, order)
         self._keep(guest, state=order.desired)
