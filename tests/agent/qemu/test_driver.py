@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -138,6 +140,57 @@ async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) ->
     sending.ends.set()  # type: ignore[attr-defined]
     await asyncio.gather(watching, sent)
     assert driver._sendings == {}
+
+
+class HeldSending(SlowSending):
+    """A copy of memory that does not come near its end. begins: once its disk is copied."""
+
+    is_over = False
+    begins = asyncio.Event()
+
+    def __init__(self, guest: Guest, source: MemorySource, *_others: Any) -> None:
+        super().__init__(guest)
+        self.source = source
+        self.ends.set()
+
+    async def begin(self) -> None:
+        await self.begins.wait()
+
+    async def wait_near(self) -> None:
+        await asyncio.Event().wait()
+
+    async def fails(self) -> bool:
+        await self.wait_near()
+        return False
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_stop_hands_over_the_memory_that_is_on_its_way_however_much_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    driver = NotedDriver(tmp_path)
+    handed_over: list[Any] = []
+    monkeypatch.setattr("roost.agent.drivers.qemu.driver.Sending", HeldSending)
+    monkeypatch.setattr(HeldSending, "begins", asyncio.Event())
+    monkeypatch.setattr(driver, "_hand_over", AsyncMock(side_effect=lambda _guest, sent: handed_over.append(sent)))
+    meeting = MemorySource(address="h2:1", token="t")
+    if has_begun:
+        HeldSending.begins.set()
+    copying = asyncio.create_task(driver.change(make_order(meeting=meeting)))
+    await asyncio.wait([copying], timeout=0.05)
+    sending = driver._sendings[KEY]
+    copying.cancel()  # as the agent does when the order to stop overtakes it
+    await asyncio.wait([copying])
+    stopping = driver.change(make_order("stopped", meeting=meeting))
+    if has_begun:
+        await stopping
+        assert handed_over == [sending]
+    else:
+        with pytest.raises(LaunchFailed, match="on its way nowhere"):
+            await stopping
+        assert handed_over == []
+    for task in driver._tasks:
+        task.cancel()
 
 
 async def test_a_stop_takes_no_part_in_a_migration_that_is_being_ended(tmp_path: Path) -> None:

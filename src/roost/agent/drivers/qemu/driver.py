@@ -374,18 +374,18 @@ class QemuDriver(AgentState):
 
     async def _send(self, guest: Guest, source: MemorySource) -> None:
         key = guest.meta.order.key
-        if (former := self._sendings.get(key)) is not None and former.source == source and not former.is_over:
-            return
-        await self._forget_sending(key)
-        sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
-        try:
-            async with guest.plugging:  # what is plugged is said, and stays so
-                await sending.begin()
-            crash_point("send.after-begin")
-        except BaseException:
+        if (sending := self._sendings.get(key)) is None or sending.source != source or sending.is_over:
             await self._forget_sending(key)
-            raise
-        self._spawn(self._watch(key, sending))
+            sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
+            try:
+                async with guest.plugging:  # what is plugged is said, and stays so
+                    await sending.begin()
+            except BaseException:
+                await self._forget_sending(key)
+                raise
+            self._spawn(self._watch(key, sending))
+        await sending.wait_near()  # a stop that overtakes this order hands over what is left
+        crash_point("send.after-begin")
 
     async def _watch(self, key: GuestKey, sending: Sending) -> None:
         """Leave nothing of a live migration that its destination ends before the source was stopped."""

@@ -135,7 +135,9 @@ async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) ->
     Raises LaunchFailed, OSError.
     """
     if guest.meta.state in NICS_UP:
-        raise LaunchFailed("the server's memory is on its way nowhere: the agent was started anew meanwhile")
+        raise LaunchFailed(
+            "the server's memory is on its way nowhere: its disk was not copied yet, or the agent was started anew"
+        )
     if guest.meta.leaving:
         return
     disk = guest.files.disk
@@ -320,6 +322,7 @@ class Sending:
         self._holding: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
         self._control: Streams | None = None
+        self._near = asyncio.Event()
 
     @property
     def is_over(self) -> bool:
@@ -327,7 +330,7 @@ class Sending:
         return self._cancelling is not None
 
     async def begin(self) -> None:
-        """Copy until what is left is below the bound, and hold it there. Raises LaunchFailed."""
+        """Begin to copy, once the disk is copied where it must be. Raises LaunchFailed."""
         guest, order = self.guest, self.guest.meta.order
         await guest.note_plugs()
         reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
@@ -341,9 +344,18 @@ class Sending:
             await mirror_disk(guest, await self._serve(DISK))
         uri = f"unix:{await self._serve(MEMORY)}"
         await guest.begin_migration(uri, pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
-        await wait_copied(self._keep_rate, "memory")
-        self._holding = asyncio.create_task(self._hold())
-        say(writer, Said(near=True))
+        self._holding = asyncio.create_task(self._hold(writer))
+
+    async def wait_near(self) -> None:
+        """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
+        assert self._holding is not None
+        near = asyncio.ensure_future(self._near.wait())
+        await asyncio.wait([near, self._holding], return_when=asyncio.FIRST_COMPLETED)
+        near.cancel()
+        if self._holding.cancelled():
+            raise LaunchFailed("the migration was ended before the memory was copied")
+        if not self._near.is_set():
+            self._holding.result()
 
     async def _keep_rate(self) -> int | None:
         """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
@@ -357,8 +369,11 @@ class Sending:
         is_near = sent and ram["remaining"] <= 2 * BOUND
         return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
 
-    async def _hold(self) -> None:
-        """Keep the copy at its rate until it is finished or fails. Raises LaunchFailed."""
+    async def _hold(self, writer: asyncio.StreamWriter) -> None:
+        """Say when the copy is near its end, and keep it there until it is finished or fails. Raises LaunchFailed."""
+        await wait_copied(self._keep_rate, "memory")
+        say(writer, Said(near=True))
+        self._near.set()
         while True:
             await self._keep_rate()
             await asyncio.sleep(LOOK_S)
