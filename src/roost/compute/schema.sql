@@ -76,7 +76,7 @@ CREATE TABLE compute.host (
     keeps_disks boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
-CREATE INDEX host_agent ON compute.host (agent_id);
+CREATE INDEX host_heard ON compute.host (agent_id) WHERE NOT silent;
 CREATE INDEX host_silent ON compute.host (name) WHERE silent;
 CREATE INDEX host_waiting ON compute.host (name) WHERE waiting;
 CREATE INDEX host_unbegun ON compute.host (name) WHERE unbegun > 0;

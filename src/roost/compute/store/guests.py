@@ -63,11 +63,13 @@ async def lock_guests(tx: Connection, keys: Collection[GuestKey], *, server_ids:
     return [read_row(Guest, row, "meeting") for row in rows]
 
 
-# Names are compared as bytes, as the agent sorts them.
+# Names are compared as bytes, as the agent sorts them. Two indexes have all hosts: by agent, and those that are silent.
 HOSTS_OF_AGENT = """
 -- compute.list_hosts_of_agent
-SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
-    AND ($3::text IS NULL OR name COLLATE "C" <= $3)
+SELECT name FROM (
+    SELECT name FROM compute.host WHERE agent_id = $1 AND NOT silent
+    UNION ALL SELECT name FROM compute.host WHERE agent_id = $1 AND silent) AS host
+WHERE name COLLATE "C" > $2 AND ($3::text IS NULL OR name COLLATE "C" <= $3)
 """
 
 

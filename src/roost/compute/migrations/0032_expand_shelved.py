@@ -4,8 +4,8 @@ from alembic import op
 
 from roost.platform.migrate import statements
 
-revision = "compute_0033"
-down_revision = "compute_0032"
+revision = "compute_0032"
+down_revision = "compute_0030"
 
 SQL = """
 ALTER TABLE compute.server ADD COLUMN shelved boolean NOT NULL DEFAULT false;
