@@ -1,5 +1,6 @@
 """Long work on the event loop: when it rests, and when it goes on at once."""
 
+from collections import deque
 from contextlib import ExitStack
 
 import pytest
@@ -17,7 +18,7 @@ def rests_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     monkeypatch.setattr(turns, "TURN_S", 0.0)
-    monkeypatch.setattr(turns, "_short_ended_at_s", [float("-inf")])
+    monkeypatch.setattr(turns, "_short_ends_s", deque([float("-inf")], maxlen=1))
     monkeypatch.setattr("roost.platform.turns.asyncio.sleep", rest)
     return taken
 
@@ -55,7 +56,7 @@ async def test_several_long_works_rest_after_a_short_request_too(
     if ended_before_s is not None:
         with at_work():
             pass
-        ended_at_s = turns._short_ended_at_s[0]
+        ended_at_s = turns._short_ends_s[-1]
         monkeypatch.setattr("roost.platform.turns.time.perf_counter", lambda: ended_at_s + ended_before_s)
     monkeypatch.setattr(turns, "_long_works", set(range(works - 1)))
     await in_turns(str, range(2))

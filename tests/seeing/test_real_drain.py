@@ -10,8 +10,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.agent.qemu.site import find_lack, find_lack_of_image, skip_for
-from tests.cluster import _template, until
+from tests.agent.qemu.site import prepare_whole_roost
+from tests.cluster import until
 from tests.faults.moving import act, all_are, servers_by_id
 from tests.processes import names_of
 
@@ -42,10 +42,7 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(900)]
 @pytest.fixture(autouse=True)
 def works_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
-    if lack := find_lack() or asyncio.run(find_lack_of_image()):
-        skip_for(lack)
-    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
+    prepare_whole_roost(monkeypatch)
     monkeypatch.setenv("ROOST_CONDUCTOR_LEASE_S", "5")
     monkeypatch.setenv("ROOST_CONDUCTOR_RECHECK_S", "1")
 

@@ -6,6 +6,7 @@ Several of them rest a moment longer, for the next short request: its statements
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,7 +31,8 @@ _short_requests: set[object] = set()
 _long_works: set[object] = set()
 """What is at work in this process. A request that comes to a long work is no short one from then on."""
 _request: ContextVar[object] = ContextVar("request", default=None)
-_short_ended_at_s = [float("-inf")]
+_short_ends_s: deque[float] = deque([float("-inf")], maxlen=1)
+"""When the last short request ended."""
 
 
 @contextmanager
@@ -45,12 +47,12 @@ def at_work() -> Iterator[None]:
         _request.reset(before)
         if request in _short_requests:
             _short_requests.remove(request)
-            _short_ended_at_s[0] = time.perf_counter()
+            _short_ends_s.append(time.perf_counter())
 
 
 def _rest_s() -> float:
     """Return how long a long work rests after a turn."""
-    is_short_expected = len(_long_works) > 1 and time.perf_counter() < _short_ended_at_s[0] + LATELY_S
+    is_short_expected = len(_long_works) > 1 and time.perf_counter() < _short_ends_s[-1] + LATELY_S
     return REST_S if _short_requests or is_short_expected else 0
 
 

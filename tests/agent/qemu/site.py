@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 import pytest
 from tests.agent.qemu.orders import MAC
+from tests.cluster import _template
 
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import find_versioned
@@ -70,6 +71,14 @@ def skip_for(lack: str) -> NoReturn:
     could = "CI" in os.environ and os.geteuid() == 0 and shutil.which("apt-get") is not None
     could = could and (lack in PROGRAMS or lack.startswith(IMAGE))
     (pytest.fail if could else pytest.skip)(f"real guests need {lack}")
+
+
+def prepare_whole_roost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a whole Roost find the programs that real guests need, and its database made ready; skip for what lacks."""
+    if lack := find_lack() or asyncio.run(find_lack_of_image()):
+        skip_for(lack)
+    monkeypatch.setenv("PATH", PATH)
+    monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
 
 
 def call(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

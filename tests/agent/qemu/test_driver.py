@@ -133,11 +133,12 @@ class SlowSending:
 
 async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) -> None:
     driver = NotedDriver(tmp_path)
-    sending = driver._sendings[KEY] = SlowSending(driver.guest)  # type: ignore[assignment]
+    sending: Any = SlowSending(driver.guest)
+    driver._sendings[KEY] = sending
     watching, sent = [asyncio.create_task(driver._forget_sending(KEY)) for _ in range(2)]
     await asyncio.wait([watching, sent], timeout=0.05)
     assert not sent.done(), "who watches it had begun to end it"
-    sending.ends.set()  # type: ignore[attr-defined]
+    sending.ends.set()
     await asyncio.gather(watching, sent)
     assert driver._sendings == {}
 
@@ -195,8 +196,9 @@ async def test_a_stop_hands_over_the_memory_that_is_on_its_way_however_much_is_l
 
 async def test_a_stop_takes_no_part_in_a_migration_that_is_being_ended(tmp_path: Path) -> None:
     driver = NotedDriver(tmp_path)
-    driver._sendings[KEY] = sending = SlowSending(driver.guest)  # type: ignore[assignment]
-    sending.ends.set()  # type: ignore[attr-defined]
+    sending: Any = SlowSending(driver.guest)
+    driver._sendings[KEY] = sending
+    sending.ends.set()
     with pytest.raises(LaunchFailed, match="on its way nowhere"):
         await driver.change(make_order("stopped", meeting=MemorySource(address="h2:1", token="t")))
     driver._sendings[KEY] = sending

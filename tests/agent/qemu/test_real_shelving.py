@@ -3,13 +3,12 @@
 tests/compute/test_shelving.py has everything else about that, without guests.
 """
 
-import asyncio
 import contextlib
 from pathlib import Path
 
 import pytest
-from tests.agent.qemu.site import PATH, find_lack, find_lack_of_image, skip_for
-from tests.cluster import _template, until
+from tests.agent.qemu.site import prepare_whole_roost
+from tests.cluster import until
 from tests.faults.moving import act, servers_by_id
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
@@ -37,10 +36,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 @pytest.fixture(autouse=True)
 def works_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip with the name of what lacks. Where continuous integration could have had it, that is a failure."""
-    if lack := find_lack() or asyncio.run(find_lack_of_image()):
-        skip_for(lack)
-    monkeypatch.setenv("PATH", PATH)
-    monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
+    prepare_whole_roost(monkeypatch)
 
 
 async def test_a_disk_is_there_after_its_server_was_shelved(data_dir: Path) -> None:
