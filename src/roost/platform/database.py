@@ -6,12 +6,12 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -37,6 +37,8 @@ from roost.platform.timeouts import LEASE_S, Timeouts
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+P = ParamSpec("P")
+R = TypeVar("R")
 POOL_SIZE = 8
 CONNECT_TIMEOUT_S = 10.0
 
@@ -368,3 +370,22 @@ _held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - n
 """What the running task, or who began it, took last."""
 
 _each_minute = EachMinute()
+
+
+class HasDatabase(Protocol):
+    """A service whose operations are functions of it."""
+
+    database: Database
+
+
+def reading(
+    read: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[HasDatabase, P], Coroutine[Any, Any, R]]:
+    """Return the operation that a store's function is by itself, on a connection of its own: it decides nothing."""
+
+    @functools.wraps(read)
+    async def operation(service: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async with service.database.connection() as connection:
+            return await read(connection, *args, **kwargs)
+
+    return operation

@@ -16,7 +16,7 @@ from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.images import describe_rebuild
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.quotas import check_metadata
@@ -24,7 +24,7 @@ from roost.compute.store import actions as store
 from roost.compute.store import cells as cell_rows
 from roost.compute.store import server_changes as changes_store
 from roost.compute.store import servers as servers_store
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 
 SETTLE_WAIT_S = 5.0
 SETTLE_LOOK_S = 0.05

@@ -9,10 +9,10 @@ from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, Hos
 from roost.compute.model.cloud import Host, HostAggregate
 from roost.compute.rules.aggregates import decide_memberships, list_zones, zones_by_host
 from roost.compute.rules.notifications import AggregateChange
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.notifications import announce_aggregates
 from roost.compute.store import aggregates as store
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.platform.retries import retried
 from roost.seams.compute import HostAggregateState
 

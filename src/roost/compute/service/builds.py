@@ -1,8 +1,9 @@
 """Servers that are being built, deleted or rolled back at the moment."""
 
 from roost.compute.model.work import Build
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.store import builds as store
+from roost.platform.database import reading
 
 
 async def list_builds(compute: Compute, *, limit: int) -> tuple[list[Build], int]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from roost.compute.model.work import WORK_CHANNEL, Credentials
 from roost.compute.rules.events import of_hosts
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import cells as store
+from roost.platform.database import reading
 
 list_heartbeats = reading(store.list_heartbeats)
 count_silent_cells = reading(store.count_silent_cells)

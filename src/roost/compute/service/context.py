@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, cast
 
 from roost.compute.service.events import EVENTS
 from roost.compute.settings import ComputeSettings
@@ -16,9 +15,6 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.agent import GuestOrder
 from roost.seams.audit import AuditedNetwork, AuditedPlacement
 from roost.seams.image import ImageClient
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 DEFAULT_USER = "00000000-0000-0000-0000-0000000000ad"
@@ -59,16 +55,3 @@ class Compute:
         """Wake who waits for the channel; call it after the commit."""
         if self.wakeups is not None:
             self.wakeups.send(channel)
-
-
-def reading(
-    read: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Compute, P], Coroutine[Any, Any, R]]:
-    """Return the operation that is this one statement of a store, on a connection of its own."""
-
-    @wraps(read)
-    async def operation(compute: Compute, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async with compute.database.connection() as connection:
-            return await read(connection, *args, **kwargs)
-
-    return operation

@@ -21,7 +21,7 @@ from roost.compute.rules.own_states import guest_of_report, list_differing, list
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.agents import admit_call
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import NOTHING_RECORDED, Recorded, record
 from roost.compute.service.guest_orders import list_orders
 from roost.compute.service.hosts import publish_hosts_now
@@ -37,7 +37,7 @@ from roost.compute.store import hosts as host_rows
 from roost.compute.store import recovery as recovery_rows
 from roost.compute.store import unknown_guests as unknown_rows
 from roost.platform.batches import Batches
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.platform.errors import RoostError
 from roost.seams.agent import (
     AgentIdentity,

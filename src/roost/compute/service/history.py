@@ -4,9 +4,10 @@ from functools import partial
 
 import structlog
 
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import EVENTS
 from roost.compute.store import history as store
+from roost.platform.database import reading
 from roost.platform.purging import purge
 
 BATCH_MAX = 1000

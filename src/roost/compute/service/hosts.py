@@ -21,14 +21,14 @@ from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.rules.waiting_hosts import WAITING_REASON, check_reports
 from roost.compute.service.agents import admit_call, log_older_agents
 from roost.compute.service.aggregates import mirror_hosts
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record, requested_now
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
 from roost.compute.store import waiting_hosts as waiting_store
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.platform.errors import BadRequest, Conflict
 from roost.platform.repeat import at_once
 from roost.seams.agent import AgentIdentity, HostReport

@@ -14,7 +14,7 @@ from roost.compute.rules.actions import ActionRule
 from roost.compute.rules.events import of_fenced
 from roost.compute.service import action_log
 from roost.compute.service.actions import begin_action, lock_for_action, wait_until_settled
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record
 from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.quotas import check_growth
@@ -23,7 +23,7 @@ from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
 from roost.compute.store.actions import get_server_context, lock_guests, set_task_state
 from roost.compute.store.hosts import list_hosts
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.seams.compute import ForcedHost
 
 TASK_STATES = {

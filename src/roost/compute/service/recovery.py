@@ -10,11 +10,12 @@ from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.rules import marks
 from roost.compute.rules import recoveries as rules
 from roost.compute.rules.events import of_records
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record
 from roost.compute.service.unknown_guests import hold_addresses
 from roost.compute.store import agents as agent_rows
 from roost.compute.store import recovery as store
+from roost.platform.database import reading
 from roost.platform.errors import Conflict
 from roost.platform.events import LOSS, REPAIR
 from roost.seams.agent import AgentIdentity

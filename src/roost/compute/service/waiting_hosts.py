@@ -6,11 +6,12 @@ from roost.compute.errors import NoHostWaiting
 from roost.compute.model.cloud import Host
 from roost.compute.rules.agent_tokens import HostPatterns, check_patterns
 from roost.compute.rules.events import of_hosts
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record, requested_now
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import waiting_hosts as store
+from roost.platform.database import reading
 
 
 async def accept_hosts(compute: Compute, patterns: Sequence[str]) -> list[Host]:

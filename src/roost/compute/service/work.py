@@ -9,12 +9,13 @@ from roost.compute.rules.events import find_occurrence, of_fenced
 from roost.compute.rules.guests import lost_guest_sentence
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.action_log import add_steps
-from roost.compute.service.context import Compute, reading
+from roost.compute.service.context import Compute
 from roost.compute.service.events import record
 from roost.compute.service.notifications import watch_states
 from roost.compute.store import moves, servers
 from roost.compute.store import work as store
 from roost.compute.store.unknown_guests import destroy_unknown_guests_of
+from roost.platform.database import reading
 
 LEASE_ROWS_MAX = 256
 TURN_ROWS = 16

@@ -1,11 +1,10 @@
 """The operations of the network service: each function is one operation, on the `Networks` that it is given."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import asdict
 
@@ -13,15 +12,13 @@ from roost.network.model.networks import Network, NetworkRequest, Segment, Segme
 from roost.network.model.ports import Port, PortRequest
 from roost.network.settings import NetworkSettings
 from roost.platform.batches import Batches
-from roost.platform.database import Connection, Database
+from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
 from roost.platform.outbox import Outbox
 from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 New = TypeVar("New", Network, Segment, Subnet)
-P = ParamSpec("P")
-R = TypeVar("R")
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 
 
@@ -55,16 +52,3 @@ class Networks:
             kind(**asdict(item), id=self.env.new_uuid(), revision=1, created_at=now, updated_at=now)
             for item in requests
         ]
-
-
-def reading(
-    read: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Networks, P], Coroutine[Any, Any, R]]:
-    """Return the operation that a store's function is by itself: it needs a connection, and decides nothing."""
-
-    @wraps(read)
-    async def operation(networks: Networks, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async with networks.database.connection() as connection:
-            return await read(connection, *args, **kwargs)
-
-    return operation

@@ -6,10 +6,11 @@ from roost.network.errors import NetworkNotFound
 from roost.network.rules import availability as rules
 from roost.network.rules.availability import NetworkAvailability
 from roost.network.rules.revisions import pick
-from roost.network.service import Networks, reading
+from roost.network.service import Networks
 from roost.network.store import addresses, ports
 from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.database import reading
 
 
 async def list_availabilities(

@@ -211,7 +211,7 @@ async def plan_named(
 
 
 class MadeMeanwhile(PortChanged):
-    """Another conductor made one of the ports just now."""
+    """Another conductor made one of the ports just now, or no MAC address was free."""
 
 
 @retried(MadeMeanwhile, most=ROUNDS_MAX)
@@ -256,7 +256,7 @@ async def _insert_made(networks: Networks, tx: Connection, new: Sequence[NewPort
             ids_written = await ports.insert_made(tx, waiting, macs, PortOrigin())
             waiting = [port for port in waiting if port.id not in ids_written]
     if waiting:
-        raise MadeMeanwhile("No free MAC address was found: repeat the request.")
+        raise MadeMeanwhile("A port of them was made meanwhile, or no MAC address is free: repeat the request.")
 
 
 async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pools: Pools) -> dict[str, str]:

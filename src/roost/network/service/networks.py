@@ -25,7 +25,7 @@ from roost.network.model.networks import (
 )
 from roost.network.rules import flat, links, uses
 from roost.network.rules.revisions import pick, pick_revision
-from roost.network.service import Networks, capacity, quotas, reading
+from roost.network.service import Networks, capacity, quotas
 from roost.network.service.capacity import Taken
 from roost.network.service.subnets import take
 from roost.network.store import addresses, ports, resources
@@ -33,7 +33,7 @@ from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 
 CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu", "port_security_enabled")
 """What its owner may change of a network."""

@@ -22,7 +22,7 @@ from roost.network.rules import quotas as quota_rules
 from roost.network.rules.macs import canonical_mac, new_mac
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
-from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, reading, releases
+from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases
 from roost.network.service.claims import Intents, Want
 from roost.network.service.notifications import telling
 from roost.network.service.recovery import refuse_while_recovering
@@ -33,7 +33,7 @@ from roost.network.store import ports as port_rows
 from roost.network.store import resources
 from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.platform.errors import RoostError
 
 MAC_ROUNDS_MAX = 8

@@ -14,14 +14,14 @@ from roost.network.rules import uses
 from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.macs import new_mac
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
-from roost.network.service import Networks, addresses, capacity, reading
+from roost.network.service import Networks, addresses, capacity
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports, resources, subnets
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
-from roost.platform.database import Connection
+from roost.platform.database import Connection, reading
 from roost.seams import unknown_guests as seam
 
 HOSTS_MAX = 100

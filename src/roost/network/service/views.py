@@ -9,13 +9,14 @@ from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.rules.gaps import find_gaps
 from roost.network.rules.nics import describe_nic
-from roost.network.service import Networks, reading
+from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
 from roost.network.store import nics as nic_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.database import reading
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
 from roost.seams.guests import NicNetwork

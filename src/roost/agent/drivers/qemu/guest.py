@@ -319,11 +319,11 @@ class Guest:
             await asyncio.sleep(LOOK_S)
         raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s")
 
-    async def find_migration(self, *wanted: str) -> Mapping[str, Any]:
-        """Return what QEMU says of its migration. Raises LaunchFailed, also when it failed and that is not wanted."""
+    async def find_migration(self, *statuses_awaited: str) -> Mapping[str, Any]:
+        """Return what QEMU says of its migration. Raises LaunchFailed, also when it failed and that is not awaited."""
         migration: Mapping[str, Any] = await self.qmp.execute("query-migrate")
         status = migration.get("status")
-        if status in ("failed", "cancelled") and status not in wanted:
+        if status in ("failed", "cancelled") and status not in statuses_awaited:
             raise LaunchFailed(f"the memory was not copied: {migration.get('error-desc', status)}")
         return migration
 
