@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from roost.scheduling.settings import Preference, SchedulingSettings
-from roost.scheduling.weighers import free_addresses, free_memory, weigh
+from roost.scheduling.weighers import find_tenths, free_addresses, free_memory, list_addresses, weigh
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, Candidate, ProviderSummary
 
 SPREAD = SchedulingSettings()
@@ -45,24 +45,21 @@ SUMMARIES: Mapping[str, ProviderSummary] = {
     ids=lambda value: " and ".join(value) or "none" if isinstance(value, tuple) else "",
 )  # fmt: skip
 def test_a_candidate_is_as_good_as_its_fullest_segment(segments: tuple[str, ...], tenths: int) -> None:
-    assert free_addresses(a_candidate(*segments), SUMMARIES, SPREAD) == tenths
+    addresses = [SUMMARIES[uuid].resources[name] for uuid, name in list_addresses(a_candidate(*segments))]
+    assert free_addresses([find_tenths(*each) for each in addresses], SPREAD) == tenths
 
 
-@pytest.mark.parametrize(
-    ("resources", "free"),
-    [({"MEMORY_MB": (1024, 256)}, 768), ({"MEMORY_MB": (1024, 2048)}, -1024), ({}, 0)],
-    ids=["free", "over its capacity", "no memory"],
-)
-def test_a_host_is_as_good_as_its_free_memory(resources: dict[str, tuple[int, int]], free: int) -> None:
-    assert free_memory(a_candidate(), {"host": summary("host", **resources)}, SPREAD) == free
+@pytest.mark.parametrize("free", [{"MEMORY_MB": 768}, {"MEMORY_MB": -1024}, {}])
+def test_a_host_is_as_good_as_its_free_memory(free: dict[str, int]) -> None:
+    assert free_memory(free, SPREAD) == free.get("MEMORY_MB", 0)
 
 
 @pytest.mark.parametrize(("preference", "sign"), [("spread", 1), ("pack", -1), ("ignore", 0)])
 def test_an_operator_prefers_much_or_little_or_does_not_look(preference: Preference, sign: int) -> None:
     addresses = SchedulingSettings(addresses=preference)
     memory = SchedulingSettings(memory=preference)
-    assert free_addresses(a_candidate("half"), SUMMARIES, addresses) == 5 * sign
-    assert free_memory(a_candidate(), SUMMARIES, memory) == 768 * sign
+    assert free_addresses([5, 7], addresses) == 5 * sign
+    assert free_memory({"MEMORY_MB": 768}, memory) == 768 * sign
     assert weigh(a_candidate("half"), SUMMARIES, addresses) == (5 * sign, 768)
     assert weigh(a_candidate("half"), SUMMARIES, memory) == (5, 768 * sign)
 

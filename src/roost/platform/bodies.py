@@ -1,6 +1,5 @@
 """Reads the body of a request, within the bounds of its kind, as JSON of a type."""
 
-import gc
 import re
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest, BodyTooLarge
+from roost.platform.garbage import without_collecting
 
 JSON = "application/json"
 """The media type of all bodies."""
@@ -102,16 +102,11 @@ async def read_json(request: Request, kind: type[T], bounds: Bounds = ONE) -> T:
     body = await read_bytes(request, bounds)
     if body:
         check_media_type(request)
-    collecting = gc.isenabled()
-    # What is decoded is no garbage. Measured: of 5 million empty lists in one body, 0.7 s instead of 5.1 s.
-    gc.disable()
     try:
-        return msgspec.json.decode(body, type=kind)
+        with without_collecting():  # of 5 million empty lists in one body 0.7 s instead of 5.1 s
+            return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"malformed body: {error}{_choices(kind, str(error))}") from error
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _choices(kind: type, error: str) -> str:

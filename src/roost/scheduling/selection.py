@@ -2,18 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from random import Random
 
 from roost.scheduling.settings import SchedulingSettings
-from roost.scheduling.weighers import ADDRESS_WEIGHERS, HOST_WEIGHERS, Summaries, Weigher
-from roost.seams.placement import ADDRESS_CLASSES, Candidate, Candidates, ProviderSummary
+from roost.scheduling.weighers import (
+    ADDRESS_WEIGHERS,
+    ADDRESSES,
+    HOST_WEIGHERS,
+    Summaries,
+    find_tenths,
+    list_addresses,
+)
+from roost.seams.placement import Candidate, Candidates
 
 DEFAULTS = SchedulingSettings()
-ADDRESSES = frozenset(ADDRESS_CLASSES)
 
-Rank = list[float]
-"""How good something is; the least is the best."""
+Rank = tuple[int, ...]
+"""How good something is, the least is the best; at its end the number of what it is."""
 AddressesTaken = frozenset[tuple[str, tuple[tuple[str, int], ...]]]
 """(provider, ((resource class, amount), ...)) of each provider of addresses."""
 
@@ -57,7 +63,7 @@ def join(answers: Sequence[Candidates]) -> Candidates:
 
 
 class _Queue:
-    """Keys, the best first; equal ones in the order of the keys.
+    """Keys, the best first.
 
     rank: returns a key's rank, None once the key is out. Who changes the rank of a key calls `changed`: it gets another
     entry, and the one before is dropped when it comes to the front.
@@ -66,46 +72,64 @@ class _Queue:
     def __init__(self, keys: Iterable[int], rank: Callable[[int], Rank | None]) -> None:
         self._rank = rank
         self._ranks = {key: rank(key) for key in keys}
-        self._entries = [(ranked, key) for key, ranked in self._ranks.items() if ranked is not None]
+        self._entries = [ranked for ranked in self._ranks.values() if ranked is not None]
         heapify(self._entries)
 
     def changed(self, key: int) -> None:
-        rank = self._ranks[key] = self._rank(key)
-        if rank is not None:
-            heappush(self._entries, (rank, key))
+        before, rank = self._ranks[key], self._rank(key)
+        if rank == before:
+            return
+        self._ranks[key] = rank
+        if rank is not None and self._entries and self._entries[0] is before:
+            heapreplace(self._entries, rank)
+        elif rank is not None:
+            heappush(self._entries, rank)
 
-    def find_best(self) -> tuple[Rank, int] | None:
-        while self._entries:
-            rank, key = self._entries[0]
-            if rank is self._ranks[key]:
-                return rank, key
-            heappop(self._entries)
+    def find_best(self) -> Rank | None:
+        entries, ranks = self._entries, self._ranks
+        while entries:
+            rank = entries[0]
+            if rank is ranks[rank[-1]]:
+                return rank
+            heappop(entries)
         return None
 
 
 class _Selection:
     """Candidates in two levels: groups that take the same addresses, and the hosts of each.
 
-    Who takes an address changes the rank of a group, not of each host in it, so a choice costs a logarithm. That holds
-    for weighers of addresses alone and of the host alone. Hosts and groups are numbers, in the order of the candidates.
+    A choice changes the rank of a host, and of its group. Those of other groups change where one more tenth of a
+    segment is in use: weighers of addresses see tenths. So a choice costs a logarithm. Hosts and groups are numbers, in
+    the order of the candidates; so are addresses, which are a provider and a class.
     """
 
     def __init__(self, candidates: Iterable[Candidate], summaries: Summaries, settings: SchedulingSettings) -> None:
         self._settings = settings
-        self._summaries = dict(summaries)
+        self._free = {
+            uuid: {name: capacity - used for name, (capacity, used) in summary.resources.items()}
+            for uuid, summary in summaries.items()
+        }
         self._times_by_host: dict[int, int] = {}
         self._candidates: list[dict[int, list[Candidate]]] = []
         self._groups_by_provider: dict[str, set[int]] = defaultdict(set)
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._addresses: list[list[int]] = []
         hosts: dict[str, int] = {}
         groups: dict[AddressesTaken, int] = {}
         for candidate in candidates:
-            group = groups.setdefault(_addresses(candidate), len(groups))
+            group = groups.setdefault(_find_addresses(candidate), len(groups))
             if group == len(self._candidates):
                 self._candidates.append({})
+                taken = list_addresses(candidate)
+                self._addresses.append([self._numbers.setdefault(each, len(self._numbers)) for each in taken])
             host = hosts.setdefault(candidate.root_uuid, len(hosts))
             self._candidates[group].setdefault(host, []).append(candidate)
             for uuid in candidate.allocations:
                 self._groups_by_provider[uuid].add(group)
+        self._capacities = [summaries[uuid].resources[name][0] for uuid, name in self._numbers]
+        self._tenths = [find_tenths(*summaries[uuid].resources[name]) for uuid, name in self._numbers]
+        self._group_weights: list[list[int]] = [[] for _ in groups]
+        self._weigh_groups(range(len(groups)))
         self._hosts = [_Queue(by_host, self._rank_hosts(by_host)) for by_host in self._candidates]
         self._groups = _Queue(range(len(groups)), self._rank_group)
 
@@ -113,10 +137,10 @@ class _Selection:
         """Return the best `count` candidates, each used before the next is chosen; fewer if no more fit."""
         chosen: list[Candidate] = []
         while len(chosen) < count and (best_group := self._groups.find_best()) is not None:
-            _, group = best_group
+            group = best_group[-1]
             best_host = self._hosts[group].find_best()
             assert best_host is not None  # a group without a host has no rank
-            _, host = best_host
+            host = best_host[-1]
             candidate = self._candidates[group][host][-1]
             if self._fits(candidate):
                 chosen.append(candidate)
@@ -128,20 +152,25 @@ class _Selection:
         return chosen
 
     def _fits(self, candidate: Candidate) -> bool:
-        for uuid, resources in candidate.allocations.items():
-            for name, amount in resources.items():
-                capacity, used = self._summaries[uuid].resources[name]
-                if used + amount > capacity:
+        for uuid, amounts in candidate.allocations.items():
+            free = self._free[uuid]
+            for name, amount in amounts.items():
+                if free[name] < amount:
                     return False
         return True
 
     def _use(self, candidate: Candidate, host: int) -> None:
-        for uuid, resources in candidate.allocations.items():
-            self._summaries[uuid] = _with_more_used(self._summaries[uuid], resources)
+        groups = self._groups_by_provider[candidate.root_uuid]
         self._times_by_host[host] = self._times_by_host.get(host, 0) + 1
+        for uuid, amounts in candidate.allocations.items():
+            free = self._free[uuid]
+            for name, amount in amounts.items():
+                free[name] -= amount
+                if name in ADDRESSES and self._note_tenths(self._numbers[uuid, name], free[name]):
+                    groups = groups.union(self._weigh_groups(self._groups_by_provider[uuid]))
         for group in self._groups_by_provider[candidate.root_uuid]:
             self._hosts[group].changed(host)
-        for group in set[int]().union(*(self._groups_by_provider[uuid] for uuid in candidate.allocations)):
+        for group in groups:
             self._groups.changed(group)
 
     def _rank_hosts(self, candidates_by_host: Mapping[int, Sequence[Candidate]]) -> Callable[[int], Rank | None]:
@@ -149,35 +178,39 @@ class _Selection:
             candidates = candidates_by_host[host]
             if not candidates:
                 return None
-            return [*self._weigh(candidates[-1], HOST_WEIGHERS), self._times_by_host.get(host, 0), host]
+            weights = [-weigher(self._free[candidates[-1].root_uuid], self._settings) for weigher in HOST_WEIGHERS]
+            return *weights, self._times_by_host.get(host, 0), host
 
         return rank
 
     def _rank_group(self, group: int) -> Rank | None:
-        best = self._hosts[group].find_best()
-        if best is None:
-            return None
-        rank, host = best
-        return self._weigh(self._candidates[group][host][-1], ADDRESS_WEIGHERS) + rank
+        best_host = self._hosts[group].find_best()
+        return None if best_host is None else (*self._group_weights[group], *best_host, group)
 
-    def _weigh(self, candidate: Candidate, weighers: Sequence[Weigher]) -> Rank:
-        return [-weigher(candidate, self._summaries, self._settings) for weigher in weighers]
+    def _note_tenths(self, number: int, free: int) -> bool:
+        """Note how many tenths of addresses are free; return whether these are others than before."""
+        capacity, before = self._capacities[number], self._tenths[number]
+        self._tenths[number] = find_tenths(capacity, capacity - free)
+        return self._tenths[number] != before
+
+    def _weigh_groups(self, groups: Iterable[int]) -> list[int]:
+        """Weigh groups by their addresses; return those whose weights are others than before."""
+        tenths, settings, changed = self._tenths, self._settings, []
+        for group in groups:
+            tenths_of_group = [tenths[number] for number in self._addresses[group]]
+            weights = [-weigher(tenths_of_group, settings) for weigher in ADDRESS_WEIGHERS]
+            if weights != self._group_weights[group]:
+                self._group_weights[group] = weights
+                changed.append(group)
+        return changed
 
 
-def _addresses(candidate: Candidate) -> AddressesTaken:
+def _find_addresses(candidate: Candidate) -> AddressesTaken:
     """Return what a candidate takes of providers of addresses."""
     return frozenset(
         [
-            (uuid, tuple(resources.items()))
-            for uuid, resources in candidate.allocations.items()
-            if not ADDRESSES.isdisjoint(resources)
+            (uuid, tuple(amounts.items()))
+            for uuid, amounts in candidate.allocations.items()
+            if not ADDRESSES.isdisjoint(amounts)
         ]
     )
-
-
-def _with_more_used(summary: ProviderSummary, amounts: Mapping[str, int]) -> ProviderSummary:
-    resources = dict(summary.resources)
-    for name, amount in amounts.items():
-        capacity, used = resources[name]
-        resources[name] = (capacity, used + amount)
-    return ProviderSummary(summary.uuid, summary.name, resources)

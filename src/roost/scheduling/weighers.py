@@ -1,45 +1,52 @@
 """Weighers: what makes one candidate better than another. More is better; the first that differs decides."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import ADDRESS_CLASSES, MEMORY_MB, Candidate, ProviderSummary
 
 Summaries = Mapping[str, ProviderSummary]
-Weigher = Callable[[Candidate, Summaries, SchedulingSettings], float]
+AddressWeigher = Callable[[Iterable[int], SchedulingSettings], int]
+"""Weighs a candidate by how many tenths of its addresses are free on each segment, and sees nothing else."""
+HostWeigher = Callable[[Mapping[str, int], SchedulingSettings], int]
+"""Weighs a candidate by how much of each resource class is free on its host, and sees nothing else."""
 
+ADDRESSES = frozenset(ADDRESS_CLASSES)
 SIGNS: Mapping[Preference, int] = {"spread": 1, "pack": -1, "ignore": 0}
 
 
-def free_addresses(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> float:
+def find_tenths(capacity: int, used: int) -> int:
+    """Return the share that is free, in tenths."""
+    return round((1 - used / max(capacity, 1)) * 10)
+
+
+def free_addresses(tenths: Iterable[int], settings: SchedulingSettings) -> int:
     """Return the share of addresses that the candidate's fullest segment has free, in tenths: segments are spread."""
-    shares = [
-        1 - summaries[uuid].resources[name][1] / max(summaries[uuid].resources[name][0], 1)
-        for uuid, resources in candidate.allocations.items()
-        for name in ADDRESS_CLASSES
-        if name in resources
-    ]
-    return SIGNS[settings.addresses] * round(min(shares, default=1.0) * 10)
+    return SIGNS[settings.addresses] * min(tenths, default=10)
 
 
-def free_memory(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> float:
+def free_memory(free: Mapping[str, int], settings: SchedulingSettings) -> int:
     """Return the memory that the host has free, in MB: hosts are spread."""
-    capacity, used = summaries[candidate.root_uuid].resources.get(MEMORY_MB, (0, 0))
-    return SIGNS[settings.memory] * (capacity - used)
+    return SIGNS[settings.memory] * free.get(MEMORY_MB, 0)
 
 
-ADDRESS_WEIGHERS: tuple[Weigher, ...] = (free_addresses,)
-"""Those that look at the addresses alone; they come first."""
+ADDRESS_WEIGHERS: tuple[AddressWeigher, ...] = (free_addresses,)
+"""Those that look at the addresses; they come first."""
 
-HOST_WEIGHERS: tuple[Weigher, ...] = (free_memory,)
-"""Those that look at the host alone. There are no others: selection.py relies on it."""
-
-WEIGHERS: tuple[Weigher, ...] = (*ADDRESS_WEIGHERS, *HOST_WEIGHERS)
-"""All, in order."""
+HOST_WEIGHERS: tuple[HostWeigher, ...] = (free_memory,)
+"""Those that look at the host. There are no others: selection.py relies on it."""
 
 
-def weigh(
-    candidate: Candidate, summaries: Summaries, settings: SchedulingSettings, weighers: Sequence[Weigher] = WEIGHERS
-) -> tuple[float, ...]:
+def list_addresses(candidate: Candidate) -> list[tuple[str, str]]:
+    """Return the provider and the class of all addresses that the candidate takes."""
+    return [(uuid, name) for uuid, amounts in candidate.allocations.items() for name in amounts if name in ADDRESSES]
+
+
+def weigh(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> tuple[int, ...]:
     """Return how good a candidate is, for sorting."""
-    return tuple(weigher(candidate, summaries, settings) for weigher in weighers)
+    tenths = [find_tenths(*summaries[uuid].resources[name]) for uuid, name in list_addresses(candidate)]
+    free = {name: size - used for name, (size, used) in summaries[candidate.root_uuid].resources.items()}
+    return (
+        *(weigher(tenths, settings) for weigher in ADDRESS_WEIGHERS),
+        *(weigher(free, settings) for weigher in HOST_WEIGHERS),
+    )
