@@ -49,9 +49,13 @@ def test_a_candidate_is_as_good_as_its_fullest_segment(segments: tuple[str, ...]
     assert free_addresses([find_tenths(*each) for each in addresses], SPREAD) == tenths
 
 
-@pytest.mark.parametrize("free", [{"MEMORY_MB": 768}, {"MEMORY_MB": -1024}, {}])
-def test_a_host_is_as_good_as_its_free_memory(free: dict[str, int]) -> None:
-    assert free_memory(free, SPREAD) == free.get("MEMORY_MB", 0)
+@pytest.mark.parametrize(
+    ("resources", "free"),
+    [({"MEMORY_MB": (1024, 256)}, 768), ({"MEMORY_MB": (1024, 2048)}, -1024), ({}, 0)],
+    ids=["free", "over its capacity", "no memory"],
+)
+def test_a_host_is_as_good_as_its_free_memory(resources: dict[str, tuple[int, int]], free: int) -> None:
+    assert free_memory(resources, SPREAD) == free
 
 
 @pytest.mark.parametrize(("preference", "sign"), [("spread", 1), ("pack", -1), ("ignore", 0)])
@@ -59,7 +63,7 @@ def test_an_operator_prefers_much_or_little_or_does_not_look(preference: Prefere
     addresses = SchedulingSettings(addresses=preference)
     memory = SchedulingSettings(memory=preference)
     assert free_addresses([5, 7], addresses) == 5 * sign
-    assert free_memory({"MEMORY_MB": 768}, memory) == 768 * sign
+    assert free_memory(SUMMARIES["host"].resources, memory) == 768 * sign
     assert weigh(a_candidate("half"), SUMMARIES, addresses) == (5 * sign, 768)
     assert weigh(a_candidate("half"), SUMMARIES, memory) == (5, 768 * sign)
 

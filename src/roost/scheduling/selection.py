@@ -10,6 +10,7 @@ from roost.scheduling.weighers import (
     ADDRESS_WEIGHERS,
     ADDRESSES,
     HOST_WEIGHERS,
+    Address,
     Summaries,
     find_tenths,
     list_addresses,
@@ -20,8 +21,6 @@ DEFAULTS = SchedulingSettings()
 
 Rank = tuple[int, ...]
 """How good something is, the least is the best; at its end the number of what it is."""
-AddressesTaken = frozenset[tuple[str, tuple[tuple[str, int], ...]]]
-"""(provider, ((resource class, amount), ...)) of each provider of addresses."""
 
 
 def select(
@@ -100,36 +99,38 @@ class _Selection:
 
     A choice changes the rank of a host, and of its group. Those of other groups change where one more tenth of a
     segment is in use: weighers of addresses see tenths. So a choice costs a logarithm. Hosts and groups are numbers, in
-    the order of the candidates; so are addresses, which are a provider and a class.
+    the order of the candidates.
     """
 
     def __init__(self, candidates: Iterable[Candidate], summaries: Summaries, settings: SchedulingSettings) -> None:
         self._settings = settings
-        self._free = {
-            uuid: {name: capacity - used for name, (capacity, used) in summary.resources.items()}
-            for uuid, summary in summaries.items()
-        }
+        self._resources = {uuid: summary.resources for uuid, summary in summaries.items()}
         self._times_by_host: dict[int, int] = {}
         self._candidates: list[dict[int, list[Candidate]]] = []
-        self._groups_by_provider: dict[str, set[int]] = defaultdict(set)
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._addresses: list[list[int]] = []
+        self._groups_by_host: list[list[int]] = []
+        self._groups_by_address: dict[Address, list[int]] = defaultdict(list)
         hosts: dict[str, int] = {}
-        groups: dict[AddressesTaken, int] = {}
+        groups: dict[tuple[Address, ...], int] = {}
         for candidate in candidates:
-            group = groups.setdefault(_find_addresses(candidate), len(groups))
+            addresses = list_addresses(candidate)
+            group = groups.setdefault(addresses, len(groups))
             if group == len(self._candidates):
                 self._candidates.append({})
-                taken = list_addresses(candidate)
-                self._addresses.append([self._numbers.setdefault(each, len(self._numbers)) for each in taken])
+                for address in addresses:
+                    self._groups_by_address[address].append(group)
             host = hosts.setdefault(candidate.root_uuid, len(hosts))
-            self._candidates[group].setdefault(host, []).append(candidate)
-            for uuid in candidate.allocations:
-                self._groups_by_provider[uuid].add(group)
-        self._capacities = [summaries[uuid].resources[name][0] for uuid, name in self._numbers]
-        self._tenths = [find_tenths(*summaries[uuid].resources[name]) for uuid, name in self._numbers]
-        self._group_weights: list[list[int]] = [[] for _ in groups]
-        self._weigh_groups(range(len(groups)))
+            if host == len(self._groups_by_host):
+                self._groups_by_host.append([])
+            alternatives = self._candidates[group].setdefault(host, [])
+            if not alternatives:
+                self._groups_by_host[host].append(group)
+            alternatives.append(candidate)
+        self._addresses = list(groups)
+        self._tenths = {
+            (uuid, name): find_tenths(*self._resources[uuid][name]) for uuid, name in self._groups_by_address
+        }
+        self._weights: list[list[int]] = [[] for _ in groups]
+        self._weigh(range(len(groups)))
         self._hosts = [_Queue(by_host, self._rank_hosts(by_host)) for by_host in self._candidates]
         self._groups = _Queue(range(len(groups)), self._rank_group)
 
@@ -153,22 +154,24 @@ class _Selection:
 
     def _fits(self, candidate: Candidate) -> bool:
         for uuid, amounts in candidate.allocations.items():
-            free = self._free[uuid]
+            resources = self._resources[uuid]
             for name, amount in amounts.items():
-                if free[name] < amount:
+                capacity, used = resources[name]
+                if used + amount > capacity:
                     return False
         return True
 
     def _use(self, candidate: Candidate, host: int) -> None:
-        groups = self._groups_by_provider[candidate.root_uuid]
         self._times_by_host[host] = self._times_by_host.get(host, 0) + 1
+        groups = set(self._groups_by_host[host])
         for uuid, amounts in candidate.allocations.items():
-            free = self._free[uuid]
+            resources = self._resources[uuid] = dict(self._resources[uuid])
             for name, amount in amounts.items():
-                free[name] -= amount
-                if name in ADDRESSES and self._note_tenths(self._numbers[uuid, name], free[name]):
-                    groups = groups.union(self._weigh_groups(self._groups_by_provider[uuid]))
-        for group in self._groups_by_provider[candidate.root_uuid]:
+                capacity, used = resources[name]
+                resources[name] = (capacity, used + amount)
+                if name in ADDRESSES and self._note_tenths((uuid, name)):
+                    groups.update(self._weigh(self._groups_by_address[uuid, name]))
+        for group in self._groups_by_host[host]:
             self._hosts[group].changed(host)
         for group in groups:
             self._groups.changed(group)
@@ -178,39 +181,30 @@ class _Selection:
             candidates = candidates_by_host[host]
             if not candidates:
                 return None
-            weights = [-weigher(self._free[candidates[-1].root_uuid], self._settings) for weigher in HOST_WEIGHERS]
+            resources = self._resources[candidates[-1].root_uuid]
+            weights = [-weigher(resources, self._settings) for weigher in HOST_WEIGHERS]
             return *weights, self._times_by_host.get(host, 0), host
 
         return rank
 
     def _rank_group(self, group: int) -> Rank | None:
         best_host = self._hosts[group].find_best()
-        return None if best_host is None else (*self._group_weights[group], *best_host, group)
+        return None if best_host is None else (*self._weights[group], *best_host, group)
 
-    def _note_tenths(self, number: int, free: int) -> bool:
-        """Note how many tenths of addresses are free; return whether these are others than before."""
-        capacity, before = self._capacities[number], self._tenths[number]
-        self._tenths[number] = find_tenths(capacity, capacity - free)
-        return self._tenths[number] != before
+    def _note_tenths(self, address: Address) -> bool:
+        """Note how many tenths are free; return whether these are others than before."""
+        uuid, name = address
+        before = self._tenths[address]
+        self._tenths[address] = find_tenths(*self._resources[uuid][name])
+        return self._tenths[address] != before
 
-    def _weigh_groups(self, groups: Iterable[int]) -> list[int]:
+    def _weigh(self, groups: Iterable[int]) -> list[int]:
         """Weigh groups by their addresses; return those whose weights are others than before."""
-        tenths, settings, changed = self._tenths, self._settings, []
+        settings, changed = self._settings, []
         for group in groups:
-            tenths_of_group = [tenths[number] for number in self._addresses[group]]
-            weights = [-weigher(tenths_of_group, settings) for weigher in ADDRESS_WEIGHERS]
-            if weights != self._group_weights[group]:
-                self._group_weights[group] = weights
+            tenths = [self._tenths[address] for address in self._addresses[group]]
+            weights = [-weigher(tenths, settings) for weigher in ADDRESS_WEIGHERS]
+            if weights != self._weights[group]:
+                self._weights[group] = weights
                 changed.append(group)
         return changed
-
-
-def _find_addresses(candidate: Candidate) -> AddressesTaken:
-    """Return what a candidate takes of providers of addresses."""
-    return frozenset(
-        [
-            (uuid, tuple(amounts.items()))
-            for uuid, amounts in candidate.allocations.items()
-            if not ADDRESSES.isdisjoint(amounts)
-        ]
-    )

@@ -6,10 +6,14 @@ from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import ADDRESS_CLASSES, MEMORY_MB, Candidate, ProviderSummary
 
 Summaries = Mapping[str, ProviderSummary]
+Resources = Mapping[str, tuple[int, int]]
+"""Resource class -> (capacity, used)."""
+Address = tuple[str, str]
+"""What addresses are taken of: a provider and a class."""
 AddressWeigher = Callable[[Iterable[int], SchedulingSettings], int]
 """Weighs a candidate by how many tenths of its addresses are free on each segment, and sees nothing else."""
-HostWeigher = Callable[[Mapping[str, int], SchedulingSettings], int]
-"""Weighs a candidate by how much of each resource class is free on its host, and sees nothing else."""
+HostWeigher = Callable[[Resources, SchedulingSettings], int]
+"""Weighs a candidate by what its host has, and sees nothing else."""
 
 ADDRESSES = frozenset(ADDRESS_CLASSES)
 SIGNS: Mapping[Preference, int] = {"spread": 1, "pack": -1, "ignore": 0}
@@ -25,9 +29,10 @@ def free_addresses(tenths: Iterable[int], settings: SchedulingSettings) -> int:
     return SIGNS[settings.addresses] * min(tenths, default=10)
 
 
-def free_memory(free: Mapping[str, int], settings: SchedulingSettings) -> int:
+def free_memory(resources: Resources, settings: SchedulingSettings) -> int:
     """Return the memory that the host has free, in MB: hosts are spread."""
-    return SIGNS[settings.memory] * free.get(MEMORY_MB, 0)
+    capacity, used = resources.get(MEMORY_MB, (0, 0))
+    return SIGNS[settings.memory] * (capacity - used)
 
 
 ADDRESS_WEIGHERS: tuple[AddressWeigher, ...] = (free_addresses,)
@@ -37,16 +42,17 @@ HOST_WEIGHERS: tuple[HostWeigher, ...] = (free_memory,)
 """Those that look at the host. There are no others: selection.py relies on it."""
 
 
-def list_addresses(candidate: Candidate) -> list[tuple[str, str]]:
-    """Return the provider and the class of all addresses that the candidate takes."""
-    return [(uuid, name) for uuid, amounts in candidate.allocations.items() for name in amounts if name in ADDRESSES]
+def list_addresses(candidate: Candidate) -> tuple[Address, ...]:
+    """Return of what the candidate takes addresses."""
+    allocations = candidate.allocations
+    return tuple([(uuid, name) for uuid, amounts in allocations.items() for name in amounts if name in ADDRESSES])
 
 
 def weigh(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> tuple[int, ...]:
     """Return how good a candidate is, for sorting."""
     tenths = [find_tenths(*summaries[uuid].resources[name]) for uuid, name in list_addresses(candidate)]
-    free = {name: size - used for name, (size, used) in summaries[candidate.root_uuid].resources.items()}
+    host = summaries[candidate.root_uuid].resources
     return (
         *(weigher(tenths, settings) for weigher in ADDRESS_WEIGHERS),
-        *(weigher(free, settings) for weigher in HOST_WEIGHERS),
+        *(weigher(host, settings) for weigher in HOST_WEIGHERS),
     )
