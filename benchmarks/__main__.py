@@ -32,6 +32,7 @@ MODULES: Mapping[Kind, str] = {
         Kind.PORT_CREATE: "ports",
         Kind.PORT_LIST: "ports",
         Kind.PORT_READDRESS: "ports",
+        Kind.LISTS: "lists",
         Kind.PUT: "puts",
         Kind.MIRROR: "mirror",
     },

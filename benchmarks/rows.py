@@ -27,6 +27,7 @@ class Kind(StrEnum):
     PORT_CREATE = "POST ports, eight clients"
     PORT_READDRESS = "PUT ports with another address, eight clients"
     PORT_LIST = "GET ports of one device"
+    LISTS = "CPU for a list of servers, ports or providers"
     PUT = "PUT /allocations, eight clients"
     POLL = "CPU for an idle agent's poll"
     POLL_FLEET = "PostgreSQL's time for a poll of one agent for all hosts"
@@ -153,6 +154,10 @@ ROWS = (
     Row(name="device-small", kind=Kind.PORT_LIST, hosts=0, segments=1, held=30, amount=5, unit="ms", rounds=1,
         small=True),
     Row(name="device-10000", kind=Kind.PORT_LIST, hosts=0, segments=1, held=10000, amount=200, unit="ms", ceiling=10,
+        rounds=3),
+    Row(name="lists-small", kind=Kind.LISTS, hosts=20, segments=2, held=20, amount=2, batch=20, unit="ms", rounds=1,
+        small=True),
+    Row(name="lists-1000", kind=Kind.LISTS, hosts=1000, segments=25, held=1000, amount=50, batch=50, unit="ms",
         rounds=3),
     Row(name="polls-small", kind=Kind.POLL, hosts=40, segments=1, unit="ms", rounds=1, small=True),
     Row(name="mirror-small", kind=Kind.MIRROR, hosts=20, segments=4, unit="s", rounds=1, small=True),
