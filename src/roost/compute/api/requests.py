@@ -1,7 +1,7 @@
 """What every endpoint of the Compute API reads from a request, so that nothing malformed reaches the service."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ from roost.platform.bodies import read_bytes, read_json
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, root_url
 from roost.platform.operations import Schema, Versions
+from roost.platform.times import show_microseconds, show_seconds
 
 INTEGER_MAX = 2**31 - 1
 
@@ -199,10 +200,9 @@ def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
 
 def timestamp(moment: datetime | None) -> str | None:
     """Return a time as the Compute API writes those of servers."""
-    # Of a page's CPU, strftime would be a tenth.
-    return None if moment is None else f"{moment.astimezone(UTC).isoformat(timespec='seconds')[:-6]}Z"
+    return None if moment is None else show_seconds(moment)
 
 
 def timestamp_with_microseconds(moment: datetime | None) -> str | None:
     """Return a time as the Compute API writes all others."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return None if moment is None else show_microseconds(moment)

@@ -13,6 +13,7 @@ from roost.compute.model.cloud import Flavor, Host, HostAggregate
 from roost.compute.model.server import Server
 from roost.compute.model.work import Failure
 from roost.compute.rules.notifications import ServerEvent
+from roost.platform.times import show_seconds
 
 Payload = dict[str, Any]
 
@@ -246,4 +247,4 @@ def guests_ended_payload(host: str, count: int) -> Payload:
 
 
 def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else show_seconds(moment)

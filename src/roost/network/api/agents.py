@@ -8,7 +8,6 @@ from typing import Any, Literal
 from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.documents import show_time
 from roost.network.api.fields import Time, Uuid
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Collection, get_few
@@ -17,6 +16,7 @@ from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
 from roost.network.service import Networks
 from roost.network.service import agents as service
 from roost.platform.operations import Operations, Rule
+from roost.platform.times import show_seconds
 
 
 class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ def _document(agent: Agent) -> AgentDocument:
         id=agent.id,
         host=agent.host.name,
         alive=agent.alive,
-        heartbeat_timestamp=None if agent.seen_at is None else show_time(agent.seen_at),
+        heartbeat_timestamp=None if agent.seen_at is None else show_seconds(agent.seen_at),
         configurations={"physical_networks": sorted(agent.host.physical_networks), "cell": agent.host.cell},
     )
 

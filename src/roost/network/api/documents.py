@@ -4,7 +4,6 @@ Fields of a document and of its model with the same name are the same. Source: N
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +16,7 @@ from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.notifications import port_document
 from roost.platform.structs import copy_as
+from roost.platform.times import show_seconds
 
 Status = Literal["ACTIVE", "DOWN"]
 D = TypeVar("D", bound="Document")
@@ -212,11 +212,6 @@ def identifiers(kind: type[Struct]) -> frozenset[str]:
     return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type in types)
 
 
-def show_time(at: datetime) -> str:
-    """Return a time as the Network API writes it."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _document(kind: type[D], item: Network | Segment | Subnet, /, **computed: Any) -> D:
-    times = {"created_at": show_time(item.created_at), "updated_at": show_time(item.updated_at)}
+    times = {"created_at": show_seconds(item.created_at), "updated_at": show_seconds(item.updated_at)}
     return copy_as(kind, item, **times, **computed)

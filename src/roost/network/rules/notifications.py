@@ -3,13 +3,13 @@
 Source: Neutron, pecan_wsgi/hooks/notifier.py, for the events and what each has; Network API reference, for a port.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
+from roost.platform.times import show_seconds
 
 Payload = dict[str, Any]
 
@@ -69,15 +69,11 @@ def port_document(port: Port) -> Payload:
         "binding:vif_details": vif_details(port.vif_type),
         "binding:profile": msgspec.json.decode(port.binding_profile),
         "revision_number": port.revision,
-        "created_at": _time(port.created_at),
-        "updated_at": _time(port.updated_at),
+        "created_at": show_seconds(port.created_at),
+        "updated_at": show_seconds(port.updated_at),
     }
 
 
 def vif_details(vif_type: str) -> Payload:
     """Return what a host needs to know to plug in a guest; empty where the port is not bound."""
     return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

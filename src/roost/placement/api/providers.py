@@ -1,5 +1,6 @@
 """/resource_providers: the providers themselves, and their placement aggregates. Source: Placement API 1.0 to 1.39."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ class Providers:
     async def list_providers(self, request: Request) -> Response:
         query = parse_providers(decode_pairs(request.scope["query_string"]), version_of(request))
         providers = await reads_service.list_providers(self.ledger, query)
-        return answer(request, {"resource_providers": [_body(request, provider) for provider in providers]})
+        return answer(request, {"resource_providers": _bodies(request, providers)})
 
     async def create(self, request: Request) -> Response:
         body = await read_body(request, schemas.PROVIDER_CREATE)
@@ -162,16 +163,23 @@ def _aggregates_answer(request: Request, aggregates: list[str], generation: int)
 
 
 def _body(request: Request, provider: ProviderView | ProviderHead) -> dict[str, Any]:
-    version = version_of(request)
-    url = link_to(request, f"/resource_providers/{provider.uuid}")
-    relations = [name for name, since in RELATIONS if version >= since]
-    body = {
-        "uuid": provider.uuid,
-        "name": provider.name,
-        "generation": provider.generation,
-        "links": [{"rel": "self", "href": url}, *({"rel": name, "href": f"{url}/{name}"} for name in relations)],
-    }
-    if version >= TREES_SINCE:
-        body["parent_provider_uuid"] = provider.parent_uuid
-        body["root_provider_uuid"] = provider.root_uuid
+    (body,) = _bodies(request, [provider])
     return body
+
+
+def _bodies(request: Request, providers: Iterable[ProviderView | ProviderHead]) -> list[dict[str, Any]]:
+    version, path = version_of(request), link_to(request, "/resource_providers/")
+    relations = [("self", ""), *((name, f"/{name}") for name, since in RELATIONS if version >= since)]
+    bodies = []
+    for provider in providers:
+        body = {
+            "uuid": provider.uuid,
+            "name": provider.name,
+            "generation": provider.generation,
+            "links": [{"rel": name, "href": f"{path}{provider.uuid}{suffix}"} for name, suffix in relations],
+        }
+        if version >= TREES_SINCE:
+            body["parent_provider_uuid"] = provider.parent_uuid
+            body["root_provider_uuid"] = provider.root_uuid
+        bodies.append(body)
+    return bodies
