@@ -14,7 +14,6 @@ from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources, subnets
 from roost.network.store import networks as network_rows
-from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams import network as seam
@@ -74,7 +73,7 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
                         vif_type=VIF_TYPE_BOUND,
                         active=False,
                     )
-                    await store.put(tx, port_id, binding)
+                    await ports.put_binding(tx, port_id, binding)
         return answers
 
 
@@ -88,7 +87,7 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
             for port in ports_locked.values()
             if port.device_id == server_id
         ]
-        await resources.touch(tx, "port", await store.delete(tx, pairs))
+        await resources.touch(tx, "port", await ports.delete_bindings(tx, pairs))
 
 
 async def return_ports(

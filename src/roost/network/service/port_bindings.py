@@ -18,7 +18,6 @@ from roost.network.rules import requests
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, port_updates
 from roost.network.service.notifications import telling
-from roost.network.store import port_bindings as store
 from roost.network.store import ports as port_rows
 from roost.network.store import resources
 
@@ -52,7 +51,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
             raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
         state = await addresses.read_network(tx, port.network_id, wanted.host)
         requests.refuse_host(port, port.addresses, state)
-        await store.put(tx, port_id, binding_new)
+        await port_rows.put_binding(tx, port_id, binding_new)
         await resources.touch(tx, "port", [port_id])
     return binding_new
 
@@ -75,7 +74,7 @@ async def update_binding(
             async with telling(networks, tx, [port_id]):
                 await resources.update(tx, "port", [new])
         else:
-            await store.put(tx, port_id, changed)
+            await port_rows.put_binding(tx, port_id, changed)
             await resources.touch(tx, "port", [port_id])
     return changed
 
@@ -89,7 +88,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
         port = await port_updates.lock_for_client(tx, port_id)
         binding = port_updates.binding_on(port_id, host, await port_updates.list_bindings(tx, port))
         if not binding.active:
-            await store.delete(tx, [(port_id, host)])
+            await port_rows.delete_bindings(tx, [(port_id, host)])
             await resources.touch(tx, "port", [port_id])
             return
     try:

@@ -35,7 +35,7 @@ from roost.network.service.notifications import telling
 from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, port_bindings, resources
+from roost.network.store import claims, resources
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -131,7 +131,7 @@ async def list_bindings(tx: Connection, port: Port) -> list[Binding]:
     active = Binding(
         host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
     )
-    return [active, *await port_bindings.list_inactive(tx, port.id)]
+    return [active, *await port_rows.list_inactive_bindings(tx, port.id)]
 
 
 def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
@@ -194,7 +194,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
         if change.port.host != port.host:
             await _move_binding(tx, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
-            await port_bindings.delete(tx, [(port.id, None)])
+            await port_rows.delete_bindings(tx, [(port.id, None)])
         if change.dropped:
             await addresses.take_back(tx, change.dropped)
         for placing in placings:
@@ -214,10 +214,10 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
     """Move the active binding to another host; delete the inactive one there."""
     port = change.before
     if change.port.host is not None:
-        await port_bindings.delete(tx, [(port.id, change.port.host)])
+        await port_rows.delete_bindings(tx, [(port.id, change.port.host)])
     if change.keeps_binding and port.host is not None:
         old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
-        await port_bindings.put(tx, port.id, old)
+        await port_rows.put_binding(tx, port.id, old)
 
 
 def _list_told(port: Port) -> tuple[object, ...]:

@@ -12,7 +12,6 @@ from roost.network.rules.nics import describe_nic
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
-from roost.network.store import nics as nic_rows
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
@@ -84,7 +83,7 @@ async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict
 async def get_nic_networks(networks: Networks, port_ids: Sequence[str]) -> dict[str, NicNetwork]:
     """See NicClient.get_nic_networks."""
     async with networks.database.transaction(snapshot=True) as tx:
-        nics = await nic_rows.list_nics(tx, port_ids)
+        nics = await port_rows.list_nics(tx, port_ids)
         network_ids = sorted({nic.network_id for nic in nics})
         subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids) if network_ids else []
     return {nic.port_id: describe_nic(nic, subnets) for nic in nics}

@@ -1,16 +1,19 @@
-"""Ports. Those that a transaction will change are locked first, by id."""
+"""Ports, their bindings, and what is around their NICs. Ports that a transaction will change are locked first, by id.
+
+Who changes an inactive binding locks its port, and gives it a new revision.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import Address, NewPort, Parting, Port, PortFilter, PortOrigin
+from roost.network.model.ports import Address, Binding, NewPort, Nic, Parting, Port, PortFilter, PortOrigin
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
 
-PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
-_COLUMNS = [PAIRS.format(row="o") if name == "allowed_address_pairs" else name for name in resources.COLUMNS["port"]]
+_PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
+_COLUMNS = [_PAIRS.format(row="o") if name == "allowed_address_pairs" else name for name in resources.COLUMNS["port"]]
 _PORT = ", ".join(_COLUMNS)
 # In one statement, so that every reader sees ports and addresses as of one instant.
 _ADDRESSES = f"""coalesce(
@@ -106,6 +109,42 @@ RETURNING p.id, p.revision
 async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
     """Bind ports to hosts, or unbind them (None); return port id -> revision. Inactive bindings there are deleted."""
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
+
+
+LIST_BINDINGS = """
+-- network.list_bindings
+SELECT host, vnic_type, binding_profile AS profile, vif_type FROM network.binding WHERE port_id = $1 ORDER BY host
+"""
+
+
+async def list_inactive_bindings(tx: Connection, port_id: str) -> list[Binding]:
+    """Return the port's bindings but the active one, by host."""
+    return [Binding(**row, active=False) for row in await tx.fetch(LIST_BINDINGS, port_id)]
+
+
+PUT_BINDING = """
+-- network.put_binding
+INSERT INTO network.binding (port_id, host, vnic_type, binding_profile, vif_type) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (port_id, host) DO UPDATE
+SET vnic_type = excluded.vnic_type, binding_profile = excluded.binding_profile, vif_type = excluded.vif_type
+"""
+
+
+async def put_binding(tx: Connection, port_id: str, binding: Binding) -> None:
+    """Write an inactive binding of the port, in place of one on the same host."""
+    await tx.execute(PUT_BINDING, port_id, binding.host, binding.vnic_type, binding.profile, binding.vif_type)
+
+
+DELETE_BINDINGS = """
+-- network.delete_bindings
+DELETE FROM network.binding b USING unnest($1::uuid[], $2::text[]) AS dropped (port_id, host)
+WHERE b.port_id = dropped.port_id AND (dropped.host IS NULL OR b.host = dropped.host) RETURNING b.port_id
+"""
+
+
+async def delete_bindings(tx: Connection, dropped: Sequence[tuple[str, str | None]]) -> list[str]:
+    """Delete inactive bindings, by (port id, host), None for all hosts; return the ports that had one."""
+    return sorted({row["port_id"] for row in await tx.fetch(DELETE_BINDINGS, *columns_of(dropped, 2))})
 
 
 _SETTLE_ADDRESSES = """
@@ -205,6 +244,29 @@ SELECT DISTINCT project_id FROM network.port WHERE network_id = $1 AND nic_tag I
 async def list_projects(tx: Connection, network_id: str) -> set[str]:
     """Return the projects that have ports on the network. Hidden ports do not count."""
     return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
+
+
+# A port is on the segment of its addresses. Without any it is on its network's only one, as all ports of a network
+# without subnets on segments are.
+LIST_NICS = f"""
+-- network.list_nics
+SELECT p.id AS port_id, p.port_security_enabled, {_PAIRS.format(row="p")}, n.id AS network_id, n.mtu,
+    ARRAY(SELECT a.subnet_id FROM network.address a WHERE a.port_id = p.id ORDER BY a.subnet_id) AS subnet_ids,
+    g.id AS segment_id, coalesce(g.network_type, n.network_type) AS network_type,
+    CASE WHEN g.id IS NULL THEN n.physical_network ELSE g.physical_network END AS physical_network,
+    CASE WHEN g.id IS NULL THEN n.segmentation_id ELSE g.segmentation_id END AS segmentation_id
+FROM network.port p JOIN network.network n ON n.id = p.network_id
+LEFT JOIN network.segment g ON g.id = coalesce(
+    (SELECT s.segment_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+        WHERE a.port_id = p.id AND s.segment_id IS NOT NULL LIMIT 1),
+    (SELECT min(o.id::text)::uuid FROM network.segment o WHERE o.network_id = n.id HAVING count(*) = 1))
+WHERE p.id = ANY($1::uuid[])
+"""  # noqa: S608 - a constant of this file
+
+
+async def list_nics(tx: Connection, port_ids: Sequence[str]) -> list[Nic]:
+    """Return what is around the NICs of those of the ports that exist, hidden ones too."""
+    return [read_row(Nic, row, "allowed_address_pairs") for row in await tx.fetch(LIST_NICS, port_ids)]
 
 
 async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port]:
