@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from roost.network.errors import TagResourceNotFound
 from roost.network.model.networks import Kind
 from roost.network.service import Networks
-from roost.network.store import tags as store
+from roost.network.store import resources as store
 
 Tags = tuple[str, ...]
 

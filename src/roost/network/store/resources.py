@@ -1,4 +1,4 @@
-"""SQL that is the same for networks, segments, subnets and ports: their rows written, changed, deleted.
+"""SQL that is the same for networks, segments, subnets and ports: rows written, changed and deleted, and their tags.
 
 A row has the fields of its struct as columns. It goes in as JSON, which PostgreSQL reads by the table's types.
 """
@@ -100,3 +100,34 @@ DELETE FROM network.{kind} WHERE id = ANY($1::uuid[])
 async def delete(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
     """Delete rows. What belongs to them is gone: but for a subnet's pools, and inactive bindings of a port."""
     await tx.execute(DELETE[kind], ids)
+
+
+LOCK_TAGS = {
+    kind: f"""
+-- network.lock_{kind}_tags
+SELECT tags FROM network.{kind} WHERE id = $1 {"AND nic_tag IS NULL" if kind == "port" else ""} FOR NO KEY UPDATE
+"""
+    for kind in COLUMNS
+}
+
+# A build compares the revision of the port that it holds: a tag must not end it.
+UPDATE_TAGS = {
+    kind: f"""
+-- network.update_{kind}_tags
+UPDATE network.{kind} SET tags = $2, updated_at = now(),
+    revision = revision + {"(reserved_from IS NULL)::integer" if kind == "port" else 1}
+WHERE id = $1
+"""
+    for kind in COLUMNS
+}
+
+
+async def lock_tags(tx: Connection, kind: Kind, resource_id: str) -> tuple[str, ...] | None:
+    """Lock and return the tags of a resource; None when it does not exist."""
+    tags = await tx.fetchval(LOCK_TAGS[kind], resource_id)
+    return None if tags is None else tuple(tags)
+
+
+async def update_tags(tx: Connection, kind: Kind, resource_id: str, tags: Sequence[str]) -> None:
+    """Write the tags of a locked resource."""
+    await tx.execute(UPDATE_TAGS[kind], resource_id, tags)
