@@ -17,8 +17,8 @@ from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.service import audit_providers, capacity, ports, releases, subnets
 from roost.network.service.reconciler import reconcile_once
+from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import Conflict, DatabaseUnavailable
 from roost.seams.network import Nic
@@ -343,7 +343,7 @@ async def test_a_build_that_ends_and_a_change_that_ends_lock_addresses_in_one_or
         meanwhile.append(asyncio.create_task(cloud.client.settle_ports([server.server_id])))
         await until_blocked(cloud.networks.database, 1)
 
-    before(subnet_rows, "set_pools", settles)
+    before(network_rows, "set_pools", settles)
     subnet = await only(cloud)
     await subnets.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((100, 110))))
     await asyncio.gather(*meanwhile)

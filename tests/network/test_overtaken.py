@@ -88,7 +88,7 @@ async def test_a_claim_that_somebody_else_makes_first_leaves_no_intent(
 async def test_a_networks_delete_waits_for_who_makes_ports_on_it(cloud: Cloud) -> None:  # R13
     network = await cloud.plain("10.0.0.0/24")
     async with cloud.networks.database.transaction() as tx:
-        assert await network_rows.lock_ids(tx, [network.id], "existence")
+        assert await network_rows.lock_network_ids(tx, [network.id], "existence")
         deleting = asyncio.create_task(network_service.delete_network(cloud.networks, network.id))
         await until_blocked(cloud.networks.database, 1)
         assert not deleting.done()

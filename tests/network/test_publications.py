@@ -13,7 +13,8 @@ from tests.next_call import before, instead
 
 from roost.network.service import networks
 from roost.network.service.capacity import publish_due
-from roost.network.store import publications, resources, subnets
+from roost.network.store import networks as network_rows
+from roost.network.store import publications, resources
 from roost.platform.errors import DatabaseUnavailable
 
 
@@ -104,7 +105,7 @@ async def test_a_publisher_that_lost_its_lease_has_all_it_said_said_again(cloud:
 async def test_a_network_takes_along_what_its_last_subnet_left(cloud: Cloud, provider: str) -> None:
     """Whoever deleted the subnet died before it said so: the network's delete does not leave that to the reconciler."""
     async with cloud.networks.database.transaction() as tx:
-        (subnet,) = await subnets.list_subnets(tx)
+        (subnet,) = await network_rows.list_subnets(tx)
         await resources.delete(tx, "subnet", [subnet.id])
         await publications.want(tx, [provider])
     await networks.delete_network(cloud.networks, provider)

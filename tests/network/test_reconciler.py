@@ -7,7 +7,7 @@ from roost.network.model.ports import PortFilter, PortRequest
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import claims, publications, resources
-from roost.network.store import subnets as subnet_rows
+from roost.network.store import networks as network_rows
 from roost.seams.network import Nic
 from roost.seams.placement import ProviderState
 
@@ -96,7 +96,7 @@ async def test_a_provider_that_the_ledger_refuses_keeps_no_other_from_it(cloud: 
     other = ProviderState(uuid=cloud.networks.env.new_uuid(), name=name, inventories={})
     await cloud.networks.placement.ensure_providers([other])
     async with cloud.networks.database.transaction() as tx:
-        by_network = {subnet.network_id: subnet.id for subnet in await subnet_rows.list_subnets(tx)}
+        by_network = {subnet.network_id: subnet.id for subnet in await network_rows.list_subnets(tx)}
         await resources.delete(tx, "subnet", [by_network[network.id] for network in going])
         await publications.want(tx, [network.id for network in (refused, told, *going)])
     await reconcile_once(cloud.networks)

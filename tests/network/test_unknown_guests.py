@@ -26,7 +26,7 @@ from roost.network.rules.unknown_guests import after_hold, canonical, is_held, l
 from roost.network.service import audit, ports, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.store import addresses, publications
-from roost.network.store import subnets as subnet_rows
+from roost.network.store import networks as network_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.network import BindRefused, Nic, PortBind
@@ -183,7 +183,7 @@ async def test_no_client_sees_the_port_that_holds_it(cloud: Cloud) -> None:
 
 async def only(cloud: Cloud) -> str:
     async with cloud.networks.database.connection() as connection:
-        (subnet,) = await subnet_rows.list_subnets(connection)
+        (subnet,) = await network_rows.list_subnets(connection)
     return subnet.id
 
 
@@ -481,7 +481,7 @@ async def test_what_is_published_while_a_pool_is_held_whole_leaves_nothing(cloud
     _, (rack,) = await cloud.routed("10.1.0.0/30")
     await hold(cloud, guest("10.1.0.2"))
     async with cloud.networks.database.transaction() as tx:
-        (source,) = await subnet_rows.list_sources(tx, [rack.id])
+        (source,) = await network_rows.list_sources(tx, [rack.id])
         assert await publications.list_due(tx, [rack.id]) == set()
     assert capacity.count_addresses(source) == {IPV4_ADDRESS: (1, 1)}
     (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))

@@ -12,8 +12,8 @@ from alembic.script import ScriptDirectory
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.network.model.ports import PortFilter
+from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.network.store import subnets as subnet_rows
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import IndexRefresher
@@ -174,7 +174,7 @@ async def _look(dsn: str) -> None:
     async with database.transaction() as tx:
         shown = await port_rows.list_ports(tx, PortFilter())
         found = await port_rows.list_ports(tx, PortFilter(hidden=True))
-        (subnet,) = await subnet_rows.list_subnets(tx, provider_uuids=[CLOUD["pool"]])
+        (subnet,) = await network_rows.list_subnets(tx, provider_uuids=[CLOUD["pool"]])
     await database.close()
     assert shown == []
     assert subnet.id == subnet.provider_uuid == CLOUD["pool"]

@@ -25,7 +25,6 @@ from roost.network.service import Networks, exhaustions
 from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 
@@ -37,8 +36,8 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
     """
     kept = await network_rows.lock_networks(tx, [network_id], "existence")
     network = pick(list(kept.values()), NetworkNotFound, "Network", network_id)
-    subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
-    providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
+    subnets = tuple(await network_rows.list_subnets(tx, network_ids=[network_id]))
+    providers = await network_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await network_rows.list_hosts(tx, [host_name]) if host_name else []
     return NetworkState(
         network=network,
@@ -208,14 +207,14 @@ async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:
 
 async def add_pools(tx: Connection, new: Sequence[Subnet]) -> None:
     """Write the pools of new subnets. All of their addresses are free."""
-    await subnet_rows.insert_pools(tx, new)
+    await network_rows.insert_pools(tx, new)
     await store.change_free(tx, FreeChange((), tuple((subnet.id, pool) for subnet in new for pool in subnet.pools)))
 
 
 async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
     """Write the pools of a locked subnet, and what follows from them. Return what is free of them."""
-    await subnet_rows.set_pools(tx, subnet)
-    await subnet_rows.mark_anew(tx, [subnet.id])
+    await network_rows.set_pools(tx, subnet)
+    await network_rows.mark_anew(tx, [subnet.id])
     return await set_free(tx, subnet.id, subnet.pools)
 
 
@@ -230,5 +229,5 @@ async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]
 async def mark_anew(tx: Connection, subnet_ids: Collection[str]) -> None:
     """Mark the addresses of subnets as their pools have them; the subnets' providers become due for publication."""
     locked = await store.lock_subnets(tx, subnet_ids)
-    await subnet_rows.mark_anew(tx, list(locked))
+    await network_rows.mark_anew(tx, list(locked))
     await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in locked.values()}))

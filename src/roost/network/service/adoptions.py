@@ -18,7 +18,7 @@ from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, subnets
+from roost.network.store import ports
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -81,11 +81,11 @@ async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[
     locked = await ports.lock_ports(tx, ids)
     subnet_ids = sorted({item.subnet_id for port in locked.values() for item in port.addresses})
     await address_rows.lock_subnets(tx, subnet_ids)
-    known = {subnet.id: subnet for subnet in await subnets.list_subnets(tx, subnet_ids)}
+    known = {subnet.id: subnet for subnet in await network_rows.list_subnets(tx, subnet_ids)}
     networks_known = await network_rows.list_networks(tx, sorted({nic.network_id for nic in adoption.nics}))
     plan = plan_adoption(adoption, locked.values(), known, {item.id for item in networks_known if item.flat})
     provider_uuids = sorted({item.provider_uuid for port in plan.adopted for item in port.addresses})
-    return plan, await subnets.list_sources(tx, provider_uuids) if provider_uuids else []
+    return plan, await network_rows.list_sources(tx, provider_uuids) if provider_uuids else []
 
 
 async def _claim(

@@ -19,8 +19,8 @@ from roost.network.service import Networks, builds, ports
 from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
 from roost.network.store import claims
+from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.seams.placement import (
     Allocations,
@@ -187,7 +187,7 @@ async def _find_flat_claims(networks: Networks, server_ids: Sequence[str]) -> li
     consumers = await networks.placement.get_consumers(server_ids)
     async with networks.database.transaction(snapshot=True) as tx:
         addresses_by_server = await address_rows.list_of_servers(tx, server_ids)
-        sources = await subnet_rows.list_sources(tx, sorted({u for c in consumers.values() for u in c.allocations}))
+        sources = await network_rows.list_sources(tx, sorted({u for c in consumers.values() for u in c.allocations}))
     providers = {source.provider_uuid for source in sources}
     findings = []
     for uuid, state in consumers.items():

@@ -17,7 +17,6 @@ from roost.network.service import capacity as service
 from roost.network.store import audit as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages
 from roost.platform.errors import Conflict
 from roost.seams.placement import SEGMENT_NAME
@@ -32,7 +31,7 @@ ProviderFinding = Finding[str, tuple[ProviderSource | None, int]]
 async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
     """Yield providers with nothing behind them, then all others, since a stray may have the name of a missing one."""
     async with networks.database.transaction() as tx:
-        uuids = sorted(source.provider_uuid for source in await subnet_rows.list_sources(tx))
+        uuids = sorted(source.provider_uuid for source in await network_rows.list_sources(tx))
     for prefix in PREFIXES:
 
         async def read(after: str, prefix: str = prefix) -> list[tuple[str, str]]:
@@ -51,7 +50,7 @@ async def _find_providers(networks: Networks, uuids: Sequence[str]) -> list[Prov
     Left out are those with a due publication.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
+        sources = {source.provider_uuid: source for source in await network_rows.list_sources(tx, uuids)}
         publications = await store.list_publications(tx, uuids)
     providers = await networks.placement.get_providers(uuids)
     findings = []
@@ -103,7 +102,7 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
     Left out are those with a due publication, and hosts that still change aggregates.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        sources = await subnet_rows.list_sources(tx)
+        sources = await network_rows.list_sources(tx)
         hosts = await network_rows.list_hosts(tx)
         publications = await store.list_publications(tx, None)
     aggregates = await networks.compute.list_host_aggregates()

@@ -9,7 +9,6 @@ from roost.network.rules.revisions import pick
 from roost.network.service import Networks
 from roost.network.store import addresses, ports
 from roost.network.store import networks as network_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.database import reading
 
 
@@ -22,7 +21,7 @@ async def list_availabilities(
     """
     async with networks.database.transaction(snapshot=True) as tx:
         networks_there = await network_rows.list_networks(tx, network_ids)
-        subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in networks_there])
+        subnets = await network_rows.list_subnets(tx, network_ids=[network.id for network in networks_there])
         counts_held = await addresses.count_held(tx, [subnet.id for subnet in subnets])
     return rules.availabilities(networks_there, subnets, counts_held, ip_versions=ip_versions)
 

@@ -28,7 +28,7 @@ from roost.network.service.claims import Intents
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, resources, subnets
+from roost.network.store import claims, ports, resources
 from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
@@ -63,7 +63,7 @@ async def reserve_ports(
 async def list_pools(tx: Connection, known: Iterable[Network]) -> dict[str, list[Subnet]]:
     """Return network id -> its pools, of the flat ones of these networks."""
     pools: dict[str, list[Subnet]] = {network.id: [] for network in known if network.flat}
-    for pool in await subnets.list_subnets(tx, network_ids=list(pools)) if pools else ():
+    for pool in await store.list_subnets(tx, network_ids=list(pools)) if pools else ():
         pools[pool.network_id].append(pool)
     return pools
 
@@ -384,7 +384,7 @@ async def _lock_providers(
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}
     holding = {port.provider_uuid for port in ports_locked.values() if port.provider_uuid}
     locked = await address_rows.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
-    reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
+    reach = await store.list_providers(tx, sorted(assigning | holding | locked.keys()))
     return {
         uuid: ReachableSubnets(provider.physical_network, locked.get(uuid, ()), provider.cell)
         for uuid, provider in reach.items()

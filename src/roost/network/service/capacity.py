@@ -20,7 +20,6 @@ from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.network.store import publications
-from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -89,7 +88,7 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
     published = [uuid for uuid in leased if uuid not in stayed]
     async with networks.database.transaction() as tx:
         await publications.finish(tx, leased | dict.fromkeys(stayed, 0), owner=owner)
-        sources = {source.provider_uuid for source in await subnet_rows.list_sources(tx, published)}
+        sources = {source.provider_uuid for source in await store.list_sources(tx, published)}
         await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
     return stayed
 
@@ -149,7 +148,7 @@ async def _agree(networks: Networks, tx: Connection, taken: Taken) -> None:
     uuids = sorted(taken.provider_uuids)
     if await publications.want(tx, uuids):  # it locks their rows: nobody begins to publish them
         raise _PublishedMeanwhile
-    sources = {source.provider_uuid: source for source in await subnet_rows.list_sources(tx, uuids)}
+    sources = {source.provider_uuid: source for source in await store.list_sources(tx, uuids)}
     states = [_state(uuid, sources.get(uuid), taken.coming.get(uuid, {})) for uuid in uuids]
     crash_point("subnet.before-agreement")
     if not taken.moving:
@@ -207,7 +206,7 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
     async with networks.database.transaction(snapshot=True) as tx:
         network_ids = {uuid: uuid for uuid in provider_uuids}
         network_ids |= {item.id: item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))}
-        subnets = await subnet_rows.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
+        subnets = await store.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
         counts = Counter(subnet.network_id for subnet in subnets)
         by_network = {subnet.network_id: subnet for subnet in subnets if counts[subnet.network_id] == 1}
         # It was on the network and is on a segment, or the other way round.
@@ -217,8 +216,8 @@ async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
             if network_id in by_network and (uuid == network_id) == bool(by_network[network_id].segment_id)
         }
         lone = list(lone_by_provider.values())
-        sources = await subnet_rows.list_sources(tx, [subnet.provider_uuid for subnet in lone])
-        port_ids = await subnet_rows.list_port_ids(tx, [subnet.id for subnet in lone])
+        sources = await store.list_sources(tx, [subnet.provider_uuid for subnet in lone])
+        port_ids = await store.list_subnet_ports(tx, [subnet.id for subnet in lone])
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
     if not moving:
         return False
@@ -254,7 +253,7 @@ async def _place_hosts(
     applied: tuple[Mapping[str, frozenset[str]], frozenset[str]] | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.connection() as connection:
-            sources_now = await subnet_rows.list_sources(connection) if sources is None else sources
+            sources_now = await store.list_sources(connection) if sources is None else sources
             hosts = await store.list_hosts(connection, names)
         aggregates = {item.uuid: item for item in map(segments.host_aggregate, sources_now)}
         by_host, managed = segments.aggregates_by_host(hosts, sources_now), frozenset(aggregates)
@@ -272,7 +271,7 @@ async def _place_hosts(
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Set host aggregates and providers as they should be. Return the providers that stay because they are in use."""
     async with networks.database.transaction(snapshot=True) as tx:
-        sources = await subnet_rows.list_sources(tx, provider_uuids)
+        sources = await store.list_sources(tx, provider_uuids)
     if sources:
         await _place_hosts(networks, sources)
     states = {source.provider_uuid: capacity.provider_state(source) for source in sources}
@@ -295,7 +294,7 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
     states = await networks.compute.list_host_aggregates()
     plain = {uuid for uuid, item in states.items() if segments.is_plain_aggregate(HostAggregateState(uuid, item.name))}
     async with networks.database.connection() as connection:
-        physical_networks = await subnet_rows.list_plain_networks(connection)
+        physical_networks = await store.list_plain_networks(connection)
     await drop_aggregates(networks, plain - {segments.plain_aggregate(name).uuid for name in physical_networks})
 
 
@@ -305,7 +304,7 @@ async def drop_aggregates(networks: Networks, uuids: Set[str]) -> list[str]:
         return []
     await networks.compute.delete_host_aggregates(sorted(uuids))
     async with networks.database.transaction() as tx:
-        sources = await subnet_rows.list_sources(tx)
+        sources = await store.list_sources(tx)
         needing = [source.provider_uuid for source in sources if segments.host_aggregate(source).uuid in uuids]
         await publications.want(tx, needing)
     return needing

@@ -9,7 +9,6 @@ from roost.network.rules.exhaustions import Room
 from roost.network.service import Networks
 from roost.network.store import addresses, unknown_guests
 from roost.network.store import networks as store
-from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
 GONE = "No more IP addresses available: the subnets that had some were deleted just now."
@@ -66,14 +65,14 @@ async def _read(
 
     Return None when the providers have no subnet any more.
     """
-    subnets = await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
+    subnets = await store.list_subnets(tx, provider_uuids=provider_uuids)
     if not subnets:
         return None
     network_id = subnets[0].network_id
     (network,) = await store.list_networks(tx, [network_id])
     segments = await store.list_segments(tx, network_ids=[network_id])
     held_by_guests = (await unknown_guests.count_held(tx, [network_id])).get(network_id, 0)
-    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id]), held_by_guests
+    return network, segments, await store.list_subnets(tx, network_ids=[network_id]), held_by_guests
 
 
 async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:

@@ -12,7 +12,7 @@ from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notifications import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims, ports, resources, subnets
+from roost.network.store import claims, ports, resources
 from roost.network.store import networks as network_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -54,7 +54,7 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
         ports_locked = await ports.lock_ports(tx, sorted({port_id for port_id, _ in hosts_by_port}))
         hosts = {host.name: host for host in await network_rows.list_hosts(tx, sorted({h for _, h in hosts_by_port}))}
         provider_uuids = sorted({port.provider_uuid for port in ports_locked.values() if port.provider_uuid})
-        providers = await subnets.list_providers(tx, provider_uuids)
+        providers = await network_rows.list_providers(tx, provider_uuids)
         answers: list[str | None] = []
         for port_id, host_name in hosts_by_port:
             port, host = ports_locked.get(port_id), hosts.get(host_name)

@@ -32,7 +32,6 @@ from roost.network.store import addresses, ports, resources
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import publications as publication_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection, reading
 
 CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu", "port_security_enabled")
@@ -94,7 +93,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
                     f"{len(others)} other projects have ports on network {network_id}: it stays shared while they do."
                 )
         if changes.mtu is not None:
-            links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
+            links.refuse_small_mtu(changes.mtu, await store.list_subnets(tx, network_ids=[network_id]))
         fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
         await resources.update(tx, "network", [msgspec.structs.replace(network, **fields)])
         await notice_rows.note_networks(tx, [network_id] if changes.mtu not in (None, network.mtu) else [])
@@ -112,7 +111,7 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
     new = networks.stamp(Segment, wanted)
     async with networks.database.transaction() as tx:
         networks_locked = await store.lock_networks(tx, sorted({segment.network_id for segment in new}))
-        subnets = await subnet_rows.list_subnets(tx, network_ids=list(networks_locked))
+        subnets = await store.list_subnets(tx, network_ids=list(networks_locked))
         plain = {
             subnet.network_id for subnet in subnets if subnet.segment_id is None and not uses.needs_no_segment(subnet)
         }
@@ -195,7 +194,7 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
     """
     async with networks.database.transaction() as tx:
         await _lock_segment(tx, segment_id, revision)
-        subnets = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
+        subnets = await store.list_subnets(tx, provider_uuids=[segment_id])
         if subnets:
             raise SegmentInUse(f"Segment {segment_id} still has {len(subnets)} subnets: delete them first.")
         await resources.delete(tx, "segment", [segment_id])

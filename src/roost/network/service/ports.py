@@ -281,7 +281,9 @@ async def _write(
     whole: raise the first port's error, if any, and write none.
     """
     async with networks.database.transaction() as tx:
-        kept = await network_rows.lock_ids(tx, sorted({making.draft.network_id for making in makings}), "existence")
+        kept = await network_rows.lock_network_ids(
+            tx, sorted({making.draft.network_id for making in makings}), "existence"
+        )
         for making in _going(makings):
             if making.draft.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")

@@ -25,12 +25,11 @@ from roost.network.rules.subnet_updates import SubnetContext
 from roost.network.service import Networks, addresses, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
-from roost.network.store import networks as network_rows
+from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import resources
-from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.platform.retries import retried
@@ -90,9 +89,9 @@ async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) ->
 
 async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> None:
     """Write new subnets. Each is checked beside its network's subnets and the new ones before it."""
-    known = await network_rows.lock_networks(tx, sorted({subnet.network_id for subnet in new}))
+    known = await store.lock_networks(tx, sorted({subnet.network_id for subnet in new}))
     named = sorted({subnet.segment_id for subnet in new if subnet.segment_id is not None})
-    segments = {segment.id: segment for segment in await network_rows.list_segments(tx, named)} if named else {}
+    segments = {segment.id: segment for segment in await store.list_segments(tx, named)} if named else {}
     peers_by_network: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
     for subnet in await store.list_subnets(tx, network_ids=list(known)):
         peers_by_network[subnet.network_id].append(subnet)
@@ -184,7 +183,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
             if counts(after):
                 gained = ranges.subtract(free, before.pools) if counts(before) else free
                 coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
-        moving = before.provider_uuid != after.provider_uuid and await store.list_port_ids(tx, [subnet_id])
+        moving = before.provider_uuid != after.provider_uuid and await store.list_subnet_ports(tx, [subnet_id])
         ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(moving))) if moving else []
         providers = sorted({before.provider_uuid, after.provider_uuid})
         return Taken(provider_uuids=providers, coming=coming, moving=ports)
@@ -208,11 +207,11 @@ async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
 async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges) -> tuple[Subnet, Subnet]:
     """Lock the subnet and its network; return the subnet before and after the changes. Raises as update_subnet does."""
     subnets_read = await store.list_subnets(tx, [subnet_id])
-    locked = await network_rows.lock_networks(tx, [subnet.network_id for subnet in subnets_read])
+    locked = await store.lock_networks(tx, [subnet.network_id for subnet in subnets_read])
     subnet = await _lock_subnet(tx, subnet_id, changes.revision)
     network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
-    segments = await network_rows.list_segments(tx, named)
+    segments = await store.list_segments(tx, named)
     context = SubnetContext(
         network=network,
         peers=tuple(await store.list_subnets(tx, network_ids=[network.id])),
@@ -257,7 +256,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         return
 
     async def change(tx: Connection) -> Taken:
-        await network_rows.lock_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
+        await store.lock_network_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if await address_rows.count_held(tx, [subnet_id]):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
@@ -283,10 +282,10 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     """
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
-        await network_rows.lock_ids(tx, [subnet_read.network_id], "revision")
-        ports_locked = await port_rows.lock_ports(tx, await store.list_port_ids(tx, [subnet_id]))
+        await store.lock_network_ids(tx, [subnet_read.network_id], "revision")
+        ports_locked = await port_rows.lock_ports(tx, await store.list_subnet_ports(tx, [subnet_id]))
         subnet = await _lock_subnet(tx, subnet_id, revision)
-        if not ports_locked.keys() >= set(await store.list_port_ids(tx, [subnet_id])):
+        if not ports_locked.keys() >= set(await store.list_subnet_ports(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
         await resources.delete(tx, "subnet", [subnet.id])
         servers = await _drop_addresses(tx, subnet, ports_locked.values())

@@ -17,7 +17,7 @@ from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, li
 from roost.network.service import Networks, addresses, capacity
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, resources, subnets
+from roost.network.store import ports, resources
 from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
@@ -155,7 +155,7 @@ async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[Held
         return
     automatic = {
         subnet.id
-        for subnet in await subnets.list_subnets(tx, sorted({subnet_id for subnet_id, _ in named}))
+        for subnet in await network_rows.list_subnets(tx, sorted({subnet_id for subnet_id, _ in named}))
         if uses.is_automatic(subnet)
     }
     pooled = {pair for pair in await address_rows.list_pooled(tx, named) if pair[0] not in automatic}

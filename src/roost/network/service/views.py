@@ -14,7 +14,6 @@ from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
-from roost.network.store import subnets as subnet_rows
 from roost.platform.database import reading
 from roost.platform.errors import Conflict
 from roost.seams import network as seam
@@ -29,7 +28,7 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
     async with networks.database.transaction(snapshot=True) as tx:
         networks_known = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
-        subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids)
+        subnets = await store.list_subnets(tx, network_ids=network_ids)
     by_provider: dict[str, list[Subnet]] = {}
     for subnet in subnets:
         by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
@@ -85,7 +84,7 @@ async def get_nic_networks(networks: Networks, port_ids: Sequence[str]) -> dict[
     async with networks.database.transaction(snapshot=True) as tx:
         nics = await port_rows.list_nics(tx, port_ids)
         network_ids = sorted({nic.network_id for nic in nics})
-        subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids) if network_ids else []
+        subnets = await store.list_subnets(tx, network_ids=network_ids) if network_ids else []
     return {nic.port_id: describe_nic(nic, subnets) for nic in nics}
 
 
@@ -100,14 +99,14 @@ async def list_unsettled_aggregates(networks: Networks) -> set[str]:
     """See NetworkAudit.list_unsettled_aggregates."""
     async with networks.database.transaction(snapshot=True) as tx:
         due = [uuid for uuid, (_, is_due) in (await audit_rows.list_publications(tx, None)).items() if is_due]
-        sources = await subnet_rows.list_sources(tx, due) if due else []
+        sources = await store.list_sources(tx, due) if due else []
     return {segments.host_aggregate(source).uuid for source in sources} | set(map(segments.segment_aggregate_uuid, due))
 
 
 async def list_gaps(networks: Networks) -> list[str]:
     """Return a sentence for each segment or network that no host reaches, and for each host that reaches none."""
     async with networks.database.transaction(snapshot=True) as tx:
-        return find_gaps(await store.list_hosts(tx), await subnet_rows.list_sources(tx))
+        return find_gaps(await store.list_hosts(tx), await store.list_sources(tx))
 
 
 async def list_attached_ports(
@@ -145,7 +144,7 @@ async def list_unreached_ports(
         ports = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(hosts_by_server), hidden=True))
         hosts = {host.name: host for host in await store.list_hosts(tx, sorted(set(hosts_by_server.values())))}
         provider_uuids = sorted({port.provider_uuid for port in ports if port.provider_uuid})
-        providers = await subnet_rows.list_providers(tx, provider_uuids)
+        providers = await store.list_providers(tx, provider_uuids)
         networks_known = await store.list_networks(tx, sorted({port.network_id for port in ports}))
     names = {network.id: network.name or network.id for network in networks_known}
     unreached: dict[str, tuple[seam.UnreachedPort, ...]] = {}

@@ -9,7 +9,7 @@ from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC
-from roost.network.store.subnets import PROVIDERS
+from roost.network.store.networks import PROVIDERS
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """
@@ -61,7 +61,7 @@ LEFT JOIN network.host h ON h.name = p.host
 WHERE p.host IS NOT NULL AND r.physical_network IS NOT NULL -- of a host that reaches nothing, ALL is true of NULL too
     AND r.physical_network <> ALL (coalesce(h.physical_networks, '{{}}'))
 ORDER BY p.id, a.address LIMIT $1
-"""  # noqa: S608 - a constant of subnets.py
+"""  # noqa: S608 - a constant of networks.py
 
 
 async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:

@@ -1,15 +1,28 @@
-"""Networks, segments and hosts.
+"""Networks, segments, subnets with their pools, hosts, and what stands behind each resource provider.
 
 Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from roost.network.model.networks import Host, Link, ListQuery, Network, NetworkOwner, Segment
-from roost.network.store import lists
+from roost.network.model.networks import (
+    Holdings,
+    Host,
+    Link,
+    ListQuery,
+    Network,
+    NetworkOwner,
+    ProviderSource,
+    Segment,
+    Subnet,
+)
+from roost.network.rules import addressing
+from roost.network.store import lists, resources
+from roost.network.store.addresses import AUTOMATIC, HOLDING, range_columns
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
@@ -72,14 +85,14 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR {stren
 }
 
 
-async def lock_ids(tx: Connection, ids: Sequence[str], stays: Stays) -> set[str]:
+async def lock_network_ids(tx: Connection, ids: Sequence[str], stays: Stays) -> set[str]:
     """Lock the networks that exist; return their ids."""
     return {row["id"] for row in await tx.fetch(LOCK_NETWORKS[stays], ids)}
 
 
 async def lock_networks(tx: Connection, ids: Sequence[str], stays: Stays = "all") -> dict[str, Network]:
     """Lock the networks that exist; return them by id. existence: a delete waits for this transaction (R13)."""
-    await lock_ids(tx, ids, stays)
+    await lock_network_ids(tx, ids, stays)
     return {network.id: network for network in await list_networks(tx, ids)}
 
 
@@ -122,6 +135,248 @@ async def lock_links(tx: Connection, links: Sequence[Link]) -> list[tuple[Link, 
     await tx.execute(LOCK_LINKS)
     columns = columns_of([(link.network_type, link.physical_network, link.segmentation_id) for link in links], 3)
     return [(Link(*link), network_id) for network_id, *link in await tx.fetch(LIST_LINKS_TAKEN, *columns)]
+
+
+LIST_SUBNETS = f"""
+-- network.list_subnets
+SELECT {", ".join(f"s.{name}" for name in COLUMNS["subnet"])},
+    ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
+    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
+FROM network.subnet s
+WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
+    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3)) AND (NOT $4 OR s.spreading)
+ORDER BY s.id
+"""  # noqa: S608 - names of fields
+
+
+async def list_subnets(
+    tx: Connection,
+    ids: Sequence[str] | None = None,
+    *,
+    network_ids: Sequence[str] | None = None,
+    provider_uuids: Sequence[str] | None = None,
+    spreading: bool = False,
+) -> list[Subnet]:
+    """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
+
+    spreading: only those of which older ports are still to get addresses.
+    """
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
+
+
+async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
+    """Insert subnets without their pools. spreading: ids of those of which older ports are still to get addresses."""
+    await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
+
+
+FINISH_SPREADING = """
+-- network.finish_spreading
+UPDATE network.subnet SET spreading = false WHERE id = $1
+"""
+
+
+async def finish_spreading(tx: Connection, subnet_id: str) -> None:
+    """Write that all ports made before the subnet have an address of it."""
+    await tx.execute(FINISH_SPREADING, subnet_id)
+
+
+DELETE_POOLS = """
+-- network.delete_pools
+DELETE FROM network.pool WHERE subnet_id = $1
+"""
+
+INSERT_POOLS = """
+-- network.insert_pools
+INSERT INTO network.pool (subnet_id, first_address, last_address)
+SELECT * FROM unnest($1::uuid[], $2::inet[], $3::inet[])
+"""
+
+
+async def insert_pools(tx: Connection, subnets: Sequence[Subnet]) -> None:
+    """Write the pools of subnets that have none yet."""
+    pools = [(subnet.id, pool) for subnet in subnets for pool in subnet.pools]
+    await tx.execute(INSERT_POOLS, *range_columns(pools))
+
+
+async def set_pools(tx: Connection, subnet: Subnet) -> None:
+    """Write the pools of a locked subnet, in place of those that it had."""
+    await tx.execute(DELETE_POOLS, subnet.id)
+    await insert_pools(tx, [subnet])
+
+
+# Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
+# counts those, those of a flat network, or those that are held for a guest.
+MISMARKED = f"""
+SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
+FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
+CROSS JOIN LATERAL (SELECT
+    {AUTOMATIC} AS follows,
+    EXISTS (SELECT FROM network.pool o
+        WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
+CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
+    m.claimed AND NOT l.follows AND s.cell IS NULL
+        AND m.port_id NOT IN (SELECT p.id FROM network.port p WHERE {HOLDING}) AS claimed) w
+WHERE ($1::uuid[] IS NULL OR m.subnet_id = ANY($1)) AND (m.in_pool, m.claimed) <> (w.in_pool, w.claimed)
+ORDER BY m.subnet_id, m.address
+"""  # noqa: S608 - a constant of addresses.py
+
+MARK_ANEW = f"""
+-- network.mark_anew
+UPDATE network.address a SET in_pool = w.in_pool_wanted, claimed = w.claimed_wanted
+FROM ({MISMARKED} FOR NO KEY UPDATE OF m) w
+WHERE a.subnet_id = w.subnet_id AND a.address = w.address
+"""  # noqa: S608 - a constant of this file
+
+
+async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
+    """Mark the addresses of locked subnets by their pools, and end the claimed mark of those that may not have it."""
+    await tx.execute(MARK_ANEW, subnet_ids)
+
+
+class Mismarked(Struct, frozen=True):
+    """An address that is not marked as it should be."""
+
+    subnet_id: str
+    address: str
+    in_pool: bool
+    claimed: bool
+    in_pool_wanted: bool
+    claimed_wanted: bool
+
+
+LIST_MISMARKED = "-- network.list_mismarked" + MISMARKED
+
+
+async def list_mismarked(tx: Connection, subnet_ids: Sequence[str] | None = None) -> list[Mismarked]:
+    """Return the addresses of these subnets, or of all, that are not marked as they should be.
+
+    Reads every address of them.
+    """
+    return [Mismarked(**row) for row in await tx.fetch(LIST_MISMARKED, subnet_ids)]
+
+
+LIST_SUBNET_PORTS = """
+-- network.list_subnet_ports
+SELECT DISTINCT port_id FROM network.address WHERE subnet_id = ANY($1::uuid[]) ORDER BY port_id
+"""
+
+
+async def list_subnet_ports(tx: Connection, subnet_ids: Sequence[str]) -> list[str]:
+    """Return the ports that hold addresses in the subnets."""
+    return [row["port_id"] for row in await tx.fetch(LIST_SUBNET_PORTS, subnet_ids)]
+
+
+FIND_GATEWAY_PORT = """
+-- network.find_gateway_port
+SELECT p.id FROM network.address a JOIN network.port p ON p.id = a.port_id
+WHERE a.subnet_id = $1 AND a.address = $2 AND p.device_owner LIKE 'network:%router%'
+"""
+
+
+async def find_gateway_port(tx: Connection, subnet: Subnet) -> str | None:
+    """Return the router's port that holds the subnet's gateway address, if any."""
+    if subnet.gateway_ip is None:
+        return None
+    port_id: str | None = await tx.fetchval(FIND_GATEWAY_PORT, subnet.id, subnet.gateway_ip)
+    return port_id
+
+
+PROVIDERS = """(
+SELECT id AS provider_uuid, true AS routed, physical_network, NULL AS cell, coalesce(nullif(name, ''), id::text) AS name
+FROM network.segment
+UNION ALL SELECT id, false, physical_network, NULL, coalesce(nullif(name, ''), id::text) FROM network.network
+UNION ALL SELECT id, false, NULL, cell, cell FROM network.subnet WHERE cell IS NOT NULL
+)"""
+"""Every provider that there can be, with its name for people; of a pool, the name is its cell."""
+
+LIST_SOURCES = f"""
+-- network.list_sources
+SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {PROVIDERS} AS p
+WHERE ($1::uuid[] IS NULL OR p.provider_uuid = ANY($1))
+    AND EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
+"""  # noqa: S608 - a constant of this file
+
+LIST_HOLDINGS = f"""
+-- network.list_holdings
+SELECT s.provider_uuid, a.subnet_id,
+    count(*) FILTER (WHERE a.claimed AND a.in_pool) AS claimed_inside,
+    count(*) FILTER (WHERE a.claimed AND NOT a.in_pool) AS claimed_outside,
+    count(*) FILTER (WHERE NOT a.claimed) AS unclaimed_inside
+FROM network.subnet s JOIN network.address a ON a.subnet_id = s.id
+WHERE ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
+    AND CASE
+        -- What servers have of a flat network's pools, they claim themselves.
+        WHEN s.cell IS NOT NULL
+        THEN a.in_pool AND a.port_id IN (SELECT p.id FROM network.port p WHERE {HOLDING})
+        -- Claimed addresses of a pool count apart only where the subnet may be no capacity any more.
+        ELSE a.claimed <> a.in_pool OR (a.claimed AND s.service_types <> '{{}}')
+    END
+GROUP BY s.provider_uuid, a.subnet_id
+"""  # noqa: S608 - a constant of addresses.py
+
+
+async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
+    """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
+    holdings: dict[str, dict[str, Holdings]] = {}
+    for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
+        of_subnet = Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
+        holdings.setdefault(provider_uuid, {})[subnet_id] = of_subnet
+    return holdings
+
+
+async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
+    """Return the sources of these providers, or of all. Providers with nothing behind them are left out."""
+    rows = await tx.fetch(LIST_SOURCES, provider_uuids)
+    subnets: dict[str, tuple[Subnet, ...]] = {}
+    for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
+        subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
+    holdings = await list_holdings(tx, provider_uuids)
+    return [
+        ProviderSource(
+            **row, subnets=subnets.get(row["provider_uuid"], ()), holdings=holdings.get(row["provider_uuid"], {})
+        )
+        for row in rows
+    ]
+
+
+LIST_PROVIDERS = f"""
+-- network.list_providers
+SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {PROVIDERS} AS p
+WHERE p.provider_uuid = ANY($1::uuid[])
+"""  # noqa: S608 - a constant of this file
+
+
+class Provider(Struct, frozen=True):
+    """A provider with its physical network or cell, and its name for people."""
+
+    id: str
+    physical_network: str | None
+    name: str
+    cell: str | None
+
+
+async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
+    """Return the providers that exist, by UUID."""
+    return {row["id"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
+
+
+LIST_PLAIN_NETWORKS = """
+-- network.list_plain_networks
+SELECT n.physical_network, array_agg(n.id) AS ids FROM network.network n
+WHERE NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
+GROUP BY n.physical_network
+"""
+
+
+async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
+    """Return physical network, None for every host -> the networks with subnets that belong to no segment."""
+    return {row["physical_network"]: row["ids"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)}
+
+
+def _subnet(row: Any) -> Subnet:
+    fields = dict(row)
+    pools = addressing.parse_ranges(fields.pop("firsts"), fields.pop("lasts"))
+    return read_row(Subnet, fields, "host_routes", pools=pools)
 
 
 LIST_HOSTS = """
