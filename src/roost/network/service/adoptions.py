@@ -15,7 +15,7 @@ from roost.network.rules.adoptions import claims_of, plan_adoption, without_rese
 from roost.network.rules.holdings import port_claim
 from roost.network.service import Networks, addresses, capacity, unknown_guests
 from roost.network.service.claims import Intents
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports

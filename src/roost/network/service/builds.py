@@ -25,7 +25,7 @@ from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Rese
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
 from roost.network.service.claims import Intents
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources
@@ -126,7 +126,7 @@ async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> 
         ports_locked = (await ports.lock_ports(tx, [port_id])).values()
         ports_reserved = [port for port in ports_locked if port.revision == revision and port.reserved_from is not None]
         unclaimed = await _part(networks, tx, ports_reserved, restore=True)
-        servers = await notices.note_servers(tx, ports_reserved)  # a server may show the port
+        servers = await notices.note(tx, ports_reserved)  # a server may show the port
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, unclaimed)
 
@@ -270,8 +270,8 @@ async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pool
         named = [(network_id, ip) for network_id, ip in pairs if network_id in pools and ip]
         taken = await address_rows.list_holders(tx, named)
         reasons = {s.server_id: reason for s in servers if (reason := refuse_nics(s, pools, taken))}
-    lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
-    reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in lost.items()}
+    noticed = await notice_rows.list_noticed(tx, [server.server_id for server in servers])  # R18
+    reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in noticed.items() if port_id}
     servers_by_port = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
     nics_left = await leaving_rows.list_plugged(tx, list(servers_by_port)) if servers_by_port else []
     plugged = find_plugged(nics_left, servers_by_port)

@@ -9,7 +9,7 @@ from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding,
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources

@@ -1,35 +1,37 @@
-"""Tells the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
+"""Tells others of ports that changed: compute by notices, and whoever is notified by the outbox.
 
-A notice names a server whose ports are to be read again, and a port if its build lost one. It may be told twice.
+A notice names a server whose ports are to be read again, and a port if its build lost one. It is sent after the commit,
+until compute has heard it; it may be told twice. Notifications are written by comparing ports before and after some
+work of a transaction, so that no operation can forget to notify; one that is undone notifies of nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
-from roost.network.model.ports import Port
+import structlog
+
+from roost.network.model.ports import Port, PortFilter
+from roost.network.rules.notifications import port_events
 from roost.network.rules.port_bindings import is_server_id
 from roost.network.service import Networks, leaving
 from roost.network.store import notices as store
+from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.outbox import Notification
 from roost.platform.repeat import at_once
 
 NOTICES_MAX = 500
 
 
-async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
-    """Note the servers of a changed port, and return them. after: None for a deleted port."""
-    devices = {before.device_id, after.device_id if after else ""}
-    servers = sorted(device for device in devices if is_server_id(device))
-    lost = before.id if after is None and before.reserved_from is not None else None
-    await store.insert_notices(tx, servers, lost_port_id=lost)
-    return servers
+async def note(tx: Connection, ports: Collection[Port], *, deleted: bool = False) -> list[str]:
+    """Note the servers of ports that are new, changed or deleted, and return them.
 
-
-async def note_servers(tx: Connection, ports: Sequence[Port]) -> list[str]:
-    """Note the servers of ports that are new, or have other addresses, and return them. No build lost one of these."""
-    servers = servers_of(ports)
-    await store.insert_notices(tx, servers)
-    return servers
+    ports: one that changed is among them twice, as it was and as it is. deleted: builds that held them have lost them.
+    """
+    pairs = [(port.device_id, port.id if deleted and port.reserved_from is not None else None) for port in ports]
+    await store.insert_notices(tx, list(dict.fromkeys(pair for pair in pairs if is_server_id(pair[0]))))
+    return servers_of(ports)
 
 
 async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
@@ -56,3 +58,43 @@ tell_now = at_once(tell, "telling compute of changed ports")
 def servers_of(ports: Iterable[Port]) -> list[str]:
     """Return the devices of the ports that may be servers of this cloud, in order."""
     return sorted({port.device_id for port in ports if is_server_id(port.device_id)})
+
+
+@asynccontextmanager
+async def telling(networks: Networks, tx: Connection, ids: Collection[str]) -> AsyncIterator[None]:
+    """Lock the ports, and write notifications of what the block changes of them, also of new ones.
+
+    Nothing is read or written where nobody is notified.
+    """
+    if networks.outbox is None or not ids:
+        yield
+        return
+    port_ids = sorted(set(ids))
+    before = await port_rows.lock_ports(tx, port_ids)
+    yield
+    after = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids), hidden=True))}
+    await _write(networks, tx, before, after, port_ids)
+
+
+async def _write(
+    networks: Networks, tx: Connection, before: Mapping[str, Port], after: Mapping[str, Port], ids: Collection[str]
+) -> None:
+    assert networks.outbox is not None
+    now = networks.env.now()
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    notifications = []
+    for port_id in ids:
+        port = after.get(port_id) or before.get(port_id)
+        for event_type, payload in port_events(before.get(port_id), after.get(port_id)):
+            assert port is not None
+            notification = Notification(
+                message_id=networks.env.new_uuid(),
+                subject=port_id,
+                event_type=event_type,
+                publisher_id=f"network.{networks.outbox.host}",
+                payload=payload,
+                timestamp=now,
+                request={"request_id": request_id, "project_id": port.project_id},
+            )
+            notifications.append(notification)
+    await networks.outbox.write(tx, notifications)

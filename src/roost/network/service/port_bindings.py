@@ -17,7 +17,7 @@ from roost.network.model.ports import VIF_TYPE_BOUND, Binding, PortChanges, Port
 from roost.network.rules import requests
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, port_updates
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.store import ports as port_rows
 from roost.network.store import resources
 

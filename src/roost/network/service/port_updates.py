@@ -31,7 +31,7 @@ from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import pick_revision
 from roost.network.service import Networks, addresses, leaving, notices, releases
 from roost.network.service.claims import Intents
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
@@ -207,7 +207,7 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             await claims.insert_releases(tx, [port.id])
         if not touches_addresses and _list_told(port) == _list_told(change.port):
             return []
-        return await notices.note(tx, port, change.port)
+        return await notices.note(tx, [port, change.port])
 
 
 async def _move_binding(tx: Connection, change: _Change) -> None:

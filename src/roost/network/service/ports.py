@@ -24,7 +24,7 @@ from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases
 from roost.network.service.claims import Intents, Want
-from roost.network.service.notifications import telling
+from roost.network.service.notices import telling
 from roost.network.service.recovery import refuse_while_recovering
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
@@ -183,7 +183,7 @@ async def _remove(networks: Networks, tx: Connection, ports_locked: Sequence[Por
         await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
         await resources.delete(tx, "port", ids)
     await claim_rows.insert_releases(tx, ids)
-    return [server for port in ports_locked for server in await notices.note(tx, port, None)]
+    return await notices.note(tx, ports_locked, deleted=True)
 
 
 def _going(makings: Sequence[_Making]) -> list[_Making]:
@@ -322,7 +322,7 @@ async def _insert_all(
             for item in uses.automatic(ports_written[making.draft.id], locked.get(making.placing.provider_uuid, ()))
         ]
         await addresses.give_automatic(tx, automatic)
-    await notices.note_servers(tx, list(ports_written.values()))
+    await notices.note(tx, ports_written.values())
     if not locked:
         return ports_written
     return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}

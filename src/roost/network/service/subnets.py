@@ -146,7 +146,7 @@ async def spread(networks: Networks, subnet: Subnet) -> None:
             automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
             got = {item.port_id for item in await addresses.give_automatic(tx, automatic)}
             await resources.touch(tx, "port", sorted(got))
-            servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
+            servers = await notices.note(tx, [port for port in ports if port.id in got])
         await notices.tell_now(networks, servers)
 
 
@@ -312,7 +312,7 @@ async def _drop_addresses(tx: Connection, subnet: Subnet, ports: Iterable[Port])
     gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
     await addresses.take_back(tx, gone)
     await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
-    return await notices.note_servers(tx, losing)
+    return await notices.note(tx, losing)
 
 
 async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:

@@ -20,7 +20,6 @@ from roost.seams import network as seam
 from roost.seams.guests import NicNetwork
 
 list_network_ids = reading(store.list_network_ids)
-list_noticed_servers = reading(notice_rows.list_noticed)
 
 
 async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
@@ -70,6 +69,12 @@ async def list_networks(networks: Networks) -> list[seam.NetworkView]:
     async with networks.database.connection() as connection:
         ids = [network.id for network in await store.list_networks(connection)]
     return sorted((await get_networks(networks, ids)).values(), key=lambda network: (network.name, network.id))
+
+
+async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
+    """See NetworkAudit.list_noticed_servers."""
+    async with networks.database.connection() as connection:
+        return set(await notice_rows.list_noticed(connection, server_ids))
 
 
 async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict[str, str]:

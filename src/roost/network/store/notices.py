@@ -1,9 +1,10 @@
 """SQL of notices: servers whose ports a client changed or deleted, until the compute service knows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from roost.network.rules.port_bindings import SERVER_ID
 from roost.platform.database import Connection
+from roost.platform.rows import columns_of
 from roost.seams.compute import PortsChange
 from roost.seams.service_types import COMPUTE_OWNER
 
@@ -13,10 +14,10 @@ INSERT INTO network.notice (server_id, lost_port_id) SELECT * FROM unnest($1::uu
 """
 
 
-async def insert_notices(tx: Connection, server_ids: Sequence[str], *, lost_port_id: str | None = None) -> None:
-    """Note that ports of these servers have changed. lost_port_id: a port that a build lost."""
-    if server_ids:
-        await tx.execute(INSERT_NOTICES, server_ids, [lost_port_id] * len(server_ids))
+async def insert_notices(tx: Connection, notices: Collection[tuple[str, str | None]]) -> None:
+    """Note servers whose ports have changed, each with a port that its build lost, if any."""
+    if notices:
+        await tx.execute(INSERT_NOTICES, *columns_of(notices))
 
 
 NOTE_NETWORKS = f"""
@@ -56,27 +57,16 @@ async def list_notices(tx: Connection, server_ids: Sequence[str] | None, limit: 
     }
 
 
-LIST_LOST = """
--- network.list_lost_ports
-SELECT server_id, min(lost_port_id::text) AS port_id FROM network.notice
-WHERE server_id = ANY($1::uuid[]) AND lost_port_id IS NOT NULL GROUP BY server_id
-"""
-
-
-async def list_lost(tx: Connection, server_ids: Sequence[str]) -> Mapping[str, str]:
-    """Return server id -> a port that its build lost, of notices that the compute service has not received."""
-    return {row["server_id"]: row["port_id"] for row in await tx.fetch(LIST_LOST, server_ids)}
-
-
 LIST_NOTICED = """
 -- network.list_noticed
-SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
+SELECT server_id, min(lost_port_id::text) AS lost_port_id FROM network.notice
+WHERE server_id = ANY($1::uuid[]) GROUP BY server_id
 """
 
 
-async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Return the servers that have a notice."""
-    return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
+async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> dict[str, str | None]:
+    """Return server id -> a port that its build lost, None where it lost none, of the servers that have a notice."""
+    return {row["server_id"]: row["lost_port_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
 
 
 DELETE_NOTICES = """
