@@ -16,7 +16,6 @@ from roost.network.model.ports import FixedIpRequest, PortChanges
 from roost.network.service import (
     audit_ports,
     claims,
-    port_bindings,
     port_updates,
     ports,
     subnets,
@@ -132,6 +131,6 @@ async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked
 
     monkeypatch.setattr(port_updates, "find_owner", find_owner)
     with pytest.raises(PortChanged):
-        await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
-    await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
+        await port_updates.delete_binding(cloud.networks, bound.id, "h1")
+    await port_updates.delete_binding(cloud.networks, bound.id, "h1")
     assert (await ports.get_port(cloud.networks, bound.id)).host is None

@@ -3,15 +3,17 @@
 An address is planned (rules/requests.py), claimed here, and given (addresses.py). The transaction that plans writes an
 intent: it says that a claim is on its way. The transaction that gives closes it. If the process dies in between, the
 intent expires, and the reconciler gives the claim back. Claims of what ports give up follow by releases.py.
+No client is given an address while hosts may have guests with addresses that nobody here knows.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 
 from msgspec import Struct
 
-from roost.network.errors import IpAddressGenerationFailure, PortChanged
+from roost.network.errors import AddressesWithheld, IpAddressGenerationFailure, PortChanged
 from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.holdings import port_claim
@@ -33,6 +35,8 @@ from roost.seams.placement import (
 )
 
 INTENTS_MAX = 1000
+LOOK_AGAIN = timedelta(seconds=1)
+"""How old the answer of the compute service may be. Without it, each port would cost another question."""
 
 AddressesLeft = MutableMapping[tuple[str, ...], int]
 """(provider UUID, resource class) -> addresses left; of subnets that are no capacity: their ids -> addresses left."""
@@ -134,6 +138,17 @@ async def _abandon(networks: Networks, tickets: Mapping[str, int]) -> None:
 
 
 abandon = at_once(_abandon, "releasing ports' claims")
+
+
+async def refuse_while_recovering(networks: Networks) -> None:
+    """Raise AddressesWithheld while the compute service recovers records that went back in time."""
+    now = networks.env.now()
+    asked_at, reason = networks.recovery_seen
+    if asked_at is None or not asked_at <= now < asked_at + LOOK_AGAIN:
+        reason = await networks.compute.tell_recovery()
+        networks.recovery_seen = now, reason
+    if reason is not None:
+        raise AddressesWithheld(f"no address is given to anyone now: {reason}")
 
 
 async def expire_intents(networks: Networks) -> int:

@@ -6,6 +6,10 @@ which opens an intent, and written in a second one, which closes it.
 Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
 claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
 intent expires, or by the release row.
+
+The bindings of a port change here too. The active one is in the port's row. Another one waits on its host until it is
+activated, as a change of `binding:host_id`; the active one becomes inactive then.
+Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 """
 
 from collections.abc import Sequence
@@ -15,11 +19,13 @@ from msgspec import Struct
 
 from roost.network.errors import (
     PortBindingAlreadyActive,
+    PortBindingAlreadyExists,
     PortBindingNotFound,
     PortChanged,
     PortInUse,
     PortNotCompute,
     PortNotFound,
+    RevisionNumberConstraintFailed,
 )
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import port_security, readdressing, requests, uses
@@ -28,11 +34,10 @@ from roost.network.rules.macs import canonical_mac
 from roost.network.rules.port_bindings import is_of_server, is_server_id
 from roost.network.rules.readdressing import Matched
 from roost.network.rules.requests import Placing
-from roost.network.rules.revisions import pick_revision
+from roost.network.rules.revisions import pick, pick_revision
 from roost.network.service import Networks, addresses, leaving, notices, releases
-from roost.network.service.claims import Intents
+from roost.network.service.claims import Intents, refuse_while_recovering
 from roost.network.service.notices import telling
-from roost.network.service.recovery import refuse_while_recovering
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, resources
@@ -86,6 +91,92 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
         await releases.work_off_now(networks, [port_id])
 
 
+async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
+    """Return the port's bindings, the active one first; its host is "" while the port is unbound.
+
+    Raises PortNotFound, PortNotCompute.
+    """
+    async with networks.database.transaction(snapshot=True) as tx:
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+        return await _list_bindings(tx, pick(ports_read, PortNotFound, "Port", port_id))
+
+
+async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """Return the port's binding on the host. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
+    return _binding_on(port_id, host, await list_bindings(networks, port_id))
+
+
+async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> Binding:
+    """Add an inactive binding, which assigns no address.
+
+    Its host must reach the port's addresses; if the port has none, some segment of its network.
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
+    HostNotCompatibleWithFixedIps.
+    """
+    binding_new = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
+    async with networks.database.transaction() as tx:
+        port = await lock_for_client(tx, port_id)
+        if any(binding.host == wanted.host for binding in await _list_bindings(tx, port)):
+            raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
+        state = await addresses.read_network(tx, port.network_id, wanted.host)
+        requests.refuse_host(port, port.addresses, state)
+        await port_rows.put_binding(tx, port_id, binding_new)
+        await resources.touch(tx, "port", [port_id])
+    return binding_new
+
+
+async def update_binding(
+    networks: Networks, port_id: str, host: str, *, vnic_type: str | None, profile: str | None
+) -> Binding:
+    """Change a binding; None leaves a value as it is.
+
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound.
+    """
+    async with networks.database.transaction() as tx:
+        port = await lock_for_client(tx, port_id)
+        binding = _binding_on(port_id, host, await _list_bindings(tx, port))
+        changed = msgspec.structs.replace(
+            binding, vnic_type=vnic_type or binding.vnic_type, profile=binding.profile if profile is None else profile
+        )
+        if binding.active:
+            new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
+            async with telling(networks, tx, [port_id]):
+                await resources.update(tx, "port", [new])
+        else:
+            await port_rows.put_binding(tx, port_id, changed)
+            await resources.touch(tx, "port", [port_id])
+    return changed
+
+
+async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
+    """Delete a binding. Deleting the active one unbinds the port.
+
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound, PortChanged.
+    """
+    async with networks.database.transaction() as tx:
+        port = await lock_for_client(tx, port_id)
+        binding = _binding_on(port_id, host, await _list_bindings(tx, port))
+        if not binding.active:
+            await port_rows.delete_bindings(tx, [(port_id, host)])
+            await resources.touch(tx, "port", [port_id])
+            return
+    try:
+        await update_port(networks, port_id, PortChanges(host="", revision=port.revision))
+    except RevisionNumberConstraintFailed as error:  # the caller named none
+        raise PortChanged(f"Port {port_id} changed while it was being unbound: repeat the request.") from error
+
+
+async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """Make an inactive binding the active one, and the active one inactive.
+
+    An unbound port whose allocation is deferred gets its address.
+
+    Raises PortNotCompute, PortBindingNotFound, PortBindingAlreadyActive, and what ports.update_port raises.
+    """
+    await update_port(networks, port_id, PortChanges(host=host), activates=True)
+    return await get_binding(networks, port_id, host)
+
+
 @after_releases
 async def _begin(
     networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
@@ -118,13 +209,13 @@ async def _begin(
 
 async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
     """Return the changes that make the port's binding on the host its active one."""
-    binding = binding_on(port.id, host, await list_bindings(tx, port))
+    binding = _binding_on(port.id, host, await _list_bindings(tx, port))
     if binding.active:
         raise PortBindingAlreadyActive(f"Binding for port {port.id} on host {binding.host} is already active.")
     return PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
 
 
-async def list_bindings(tx: Connection, port: Port) -> list[Binding]:
+async def _list_bindings(tx: Connection, port: Port) -> list[Binding]:
     """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
     if not is_of_server(port.device_owner):
         raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
@@ -134,7 +225,7 @@ async def list_bindings(tx: Connection, port: Port) -> list[Binding]:
     return [active, *await port_rows.list_inactive_bindings(tx, port.id)]
 
 
-def binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
+def _binding_on(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
     """Return the binding that is on the host. Raises PortBindingNotFound."""
     for binding in bindings:
         if binding.host == host:

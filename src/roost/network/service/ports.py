@@ -23,9 +23,8 @@ from roost.network.rules.macs import canonical_mac, new_mac
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases
-from roost.network.service.claims import Intents, Want
+from roost.network.service.claims import Intents, Want, refuse_while_recovering
 from roost.network.service.notices import telling
-from roost.network.service.recovery import refuse_while_recovering
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
 from roost.network.store import networks as network_rows
