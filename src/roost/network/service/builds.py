@@ -29,9 +29,9 @@ from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources
-from roost.network.store import leaving as leaving_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
+from roost.network.store import unknown_guests as guest_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
@@ -273,7 +273,7 @@ async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pool
     noticed = await notice_rows.list_noticed(tx, [server.server_id for server in servers])  # R18
     reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in noticed.items() if port_id}
     servers_by_port = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
-    nics_left = await leaving_rows.list_plugged(tx, list(servers_by_port)) if servers_by_port else []
+    nics_left = await guest_rows.list_plugged(tx, list(servers_by_port)) if servers_by_port else []
     plugged = find_plugged(nics_left, servers_by_port)
     return reasons | {servers_by_port[port_id]: reason for port_id, reason in plugged.items()}
 

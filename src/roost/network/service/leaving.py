@@ -6,17 +6,17 @@ guest is without it.
 
 from collections.abc import Sequence
 
-from roost.network.errors import PortChanged, PortInUse
+from roost.network.errors import PortInUse
 from roost.network.model.ports import Address, Port
+from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules.leaving import find_plugged, list_leaving
 from roost.network.rules.macs import new_mac
 from roost.network.service import Networks, addresses, capacity
-from roost.network.service.unknown_guests import MAC_ROUNDS_MAX
+from roost.network.service.unknown_guests import insert_ports
 from roost.network.store import addresses as address_rows
-from roost.network.store import leaving as store
 from roost.network.store import ports as port_rows
 from roost.network.store import resources
-from roost.network.store import unknown_guests as guest_rows
+from roost.network.store import unknown_guests as store
 from roost.platform.database import Connection
 
 PORTS_MAX = 500
@@ -32,14 +32,22 @@ async def leave(
     """
     gone = list_leaving(port, changed, dropped)  # R50
     locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone}) if gone else {}
-    listed = [item for item in gone if item.subnet_id in locked]
+    listed = tuple((item.subnet_id, item.address) for item in gone if item.subnet_id in locked)
     if not listed:
         return
-    hidden_id = networks.env.new_uuid()
-    for _ in range(MAC_ROUNDS_MAX):
-        if await store.insert_left(tx, hidden_id, port, listed, mac_address=new_mac(networks.env.random)):
-            return
-    raise PortChanged("No free MAC address was found: repeat the request.")
+    assert port.host is not None, "a port on no host has no guest"
+    hidden = HeldPort(
+        id=networks.env.new_uuid(),
+        network_id=port.network_id,
+        provider_uuid=gone[0].provider_uuid,
+        server_id=port.device_id,
+        host=port.host,
+        mac_address=new_mac(networks.env.random),
+        listed=listed,
+        addresses=(),
+    )
+    await insert_ports(networks, tx, [hidden], of_lost_nics=True)
+    await store.set_listed(tx, [hidden.id], [hidden], locked)
 
 
 async def refuse_plugged(tx: Connection, port: Port, server_id: str) -> None:
@@ -60,11 +68,11 @@ async def give_up(networks: Networks, server_ids: Sequence[str] | None = None) -
     for start in range(0, len(going), PORTS_MAX):
         async with networks.database.transaction() as tx:
             locked = await port_rows.lock_ports(tx, going[start : start + PORTS_MAX])
-            await address_rows.lock_subnets(tx, await store.list_subnets(tx, list(locked)))
+            await address_rows.lock_subnets(tx, await store.list_listed_subnets(tx, list(locked)))
             locked = await port_rows.lock_ports(tx, list(locked))  # R47
             given_up = [item for port in locked.values() for item in port.addresses]
             await resources.delete(tx, "port", list(locked))
-            await guest_rows.set_listed(tx, locked, [], [])
+            await store.set_listed(tx, locked, [], [])
             await addresses.take_back(tx, given_up)
         await capacity.publish_now(networks, sorted({item.provider_uuid for item in given_up}))
     return len(going)

@@ -118,7 +118,7 @@ async def _set_host(
         if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
     ]
     await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
-    await _insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
+    await insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, dropped)
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
@@ -136,11 +136,16 @@ async def _set_host(
     return list(map(after_hold, plan.answers)), providers
 
 
-async def _insert_ports(networks: Networks, tx: Connection, new: Sequence[HeldPort]) -> None:
-    """Make the ports, with the MAC addresses that the guests list, or with new ones where a port has those already."""
+async def insert_ports(
+    networks: Networks, tx: Connection, new: Sequence[HeldPort], *, of_lost_nics: bool = False
+) -> None:
+    """Make the ports, with the MAC addresses that they name, or with new ones where a port has those already.
+
+    of_lost_nics: as store.insert_ports has it. Raises PortChanged.
+    """
     waiting, macs = list(new), [port.mac_address for port in new]
     for _ in range(MAC_ROUNDS_MAX):
-        ids_written = await store.insert_ports(tx, waiting, macs) if waiting else set()
+        ids_written = await store.insert_ports(tx, waiting, macs, of_lost_nics=of_lost_nics) if waiting else set()
         waiting = [port for port in waiting if port.id not in ids_written]
         if not waiting:
             return

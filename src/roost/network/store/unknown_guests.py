@@ -1,12 +1,15 @@
-"""SQL of the hidden ports that hold addresses for guests that the records do not know, until servers adopt them."""
+"""SQL of hidden ports that list, and so hold, what guests have and no server's port.
+
+They are those of guests that the records do not know, until servers adopt them, and of NICs that servers have lost.
+"""
 # ruff: noqa: S608 - what is put into a statement are constants of the store.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
-from roost.network.model.unknown_guests import AdoptedPort, HeldPort, Place
-from roost.network.store.addresses import OF_UNKNOWN_GUEST
+from roost.network.model.unknown_guests import AdoptedPort, HeldPort, LeftNic, Place
+from roost.network.store.addresses import HOLDING, OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of
 
@@ -100,8 +103,8 @@ async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
 INSERT_PORTS = """
 -- network.insert_held_ports
 INSERT INTO network.port
-    (id, network_id, project_id, mac_address, device_owner, ip_allocation, host, vif_type, made_for, nic_tag)
-SELECT id, network_id, '', mac_address, $6, 'none', host, $7, made_for, ''
+    (id, network_id, project_id, mac_address, device_owner, ip_allocation, host, vif_type, made_for, nic_tag, left_at)
+SELECT id, network_id, '', mac_address, $6, 'none', host, $7, made_for, '', CASE WHEN $8 THEN now() END
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[])
     AS p (id, network_id, mac_address, host, made_for)
 ORDER BY id
@@ -110,11 +113,14 @@ RETURNING id
 """
 
 
-async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str]) -> set[str]:
-    """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out."""
+async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str], *, of_lost_nics: bool) -> set[str]:
+    """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out.
+
+    of_lost_nics: servers have lost the NICs; else the records do not know the guests.
+    """
     with_macs = zip(new, macs, strict=True)
     columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in with_macs], 5)
-    return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND)}
+    return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND, of_lost_nics)}
 
 
 COUNT_HELD = f"""
@@ -131,6 +137,45 @@ async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, in
     What all ports hold is counted by store/addresses.py.
     """
     return {row["network_id"]: row["amount"] for row in await tx.fetch(COUNT_HELD, network_ids)}
+
+
+# While a notice stands, compute has not asked the guest's host for its NICs.
+LIST_LEFT = f"""
+-- network.list_left_ports
+SELECT p.id AS port_id, p.made_for AS server_id, p.host FROM network.port p
+WHERE {HOLDING} AND p.left_at IS NOT NULL AND ($1::uuid[] IS NULL OR p.made_for = ANY($1))
+    AND NOT EXISTS (SELECT FROM network.notice n WHERE n.server_id = p.made_for)
+ORDER BY p.left_at, p.id
+"""
+
+
+async def list_left(tx: Connection, server_ids: Sequence[str] | None) -> list[LeftNic]:
+    """Return the NICs that guests of these servers, None for all, may still have, once compute was told of them."""
+    return [LeftNic(**row) for row in await tx.fetch(LIST_LEFT, server_ids)]
+
+
+LIST_LISTED_SUBNETS = """
+-- network.list_left_subnets
+SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uuid[])
+"""
+
+
+async def list_listed_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
+    """Return the subnets in which these hidden ports list addresses: they have none elsewhere, and are given none."""
+    return [row["subnet_id"] for row in await tx.fetch(LIST_LISTED_SUBNETS, list(port_ids))]
+
+
+LIST_PLUGGED = """
+-- network.list_plugged_ports
+SELECT a.port_id, p.made_for AS server_id, p.host
+FROM network.address a JOIN network.listed_address l USING (subnet_id, address) JOIN network.port p ON p.id = l.port_id
+WHERE a.port_id = ANY($1::uuid[]) AND p.left_at IS NOT NULL
+"""
+
+
+async def list_plugged(tx: Connection, port_ids: Sequence[str]) -> list[LeftNic]:
+    """Return those of the ports of which a guest may still have an address, with the guest's server and host."""
+    return [LeftNic(**row) for row in await tx.fetch(LIST_PLUGGED, port_ids)]
 
 
 LIST_PORTS_TO_ADOPT = f"""
