@@ -21,7 +21,7 @@ from roost.network.rules.addressing import Demand
 from roost.network.rules.ranges import Ranges
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
-from roost.network.service import Networks, exhaustions
+from roost.network.service import Networks, availability
 from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
@@ -141,7 +141,7 @@ async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostE
         return IpAddressAlreadyAllocated(
             f"IP address {addressing.show(demand.address)} already allocated: choose another."
         )
-    return IpAddressGenerationFailure(await exhaustions.describe_subnets(tx, provider_uuid, demand.subnet_ids))
+    return IpAddressGenerationFailure(await availability.describe_subnets(tx, provider_uuid, demand.subnet_ids))
 
 
 async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:

@@ -23,7 +23,7 @@ from roost.network.rules.leaving import find_plugged
 from roost.network.rules.macs import new_mac
 from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, addresses, exhaustions, notices, quotas, releases
+from roost.network.service import Networks, addresses, availability, notices, quotas, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases
@@ -342,7 +342,7 @@ async def bind_batch(
         if isinstance(answer, (seam.Bound, seam.BindRefused)):
             final.append(answer)
         elif bind.port_id not in revisions:
-            reason = await exhaustions.describe_providers(tx, [assigning[bind.port_id].provider_uuid])
+            reason = await availability.describe_providers(tx, [assigning[bind.port_id].provider_uuid])
             final.append(seam.BindRefused(bind.port_id, reason))
         else:
             addresses_before = tuple(item.address for item in ports_locked[bind.port_id].addresses)

@@ -18,7 +18,7 @@ from roost.network.model.ports import Port
 from roost.network.rules import addressing
 from roost.network.rules.holdings import port_claim
 from roost.network.rules.requests import Placing
-from roost.network.service import Networks, exhaustions, releases
+from roost.network.service import Networks, availability, releases
 from roost.network.store import addresses, ports
 from roost.network.store import claims as store
 from roost.platform.crash import crash_point
@@ -278,7 +278,7 @@ async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict
     for want in wants:
         providers = tuple(dict.fromkeys(placing.provider_uuid for placing in want.placings))
         if providers not in texts:
-            texts[providers] = await exhaustions.describe_claims(networks, providers)
+            texts[providers] = await availability.describe_claims(networks, providers)
         answers[want.port_id] = IpAddressGenerationFailure(texts[providers])
     return answers
 
