@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from roost.platform.structs import copy_as
+from roost.platform.structs import copy_as, with_changes
 
 Text = Annotated[str, Meta(max_length=255)]
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
@@ -61,3 +61,17 @@ def test_a_shared_field_has_one_type_in_both(wanted: Any, source: Any, allowed: 
     else:
         with pytest.raises(AssertionError, match=r"Kind\.value is"):
             copy_as(kind, given(1))
+
+
+class Changes(Struct, kw_only=True):
+    name: str | None = None
+    size: int | None = None
+    other: str | None = None
+
+
+def test_what_changes_name_is_changed_and_none_stays() -> None:
+    item = Model(name="a", size=3, tags=("c",))
+    assert with_changes(item, Changes(size=0, other="is nobody else's")) == Model(name="a", size=0, tags=("c",))
+    odd: Any = type("Odd", (Struct,), {"__annotations__": {"size": str | None}})
+    with pytest.raises(AssertionError, match=r"Model\.size is"):
+        with_changes(item, odd(None))

@@ -1,10 +1,11 @@
 """Copies between structs that share fields, such as a body and its request, or a model and its document."""
 
 from functools import cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 S = TypeVar("S", bound=Struct)
 
@@ -19,12 +20,24 @@ def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
     return kind(**copied, **computed)
 
 
+def with_changes(item: S, changes: Struct) -> S:
+    """Return `item` with the fields of `changes` that it has too, but for those that are None: these stay.
+
+    A field that is changed must have one type in both, beside None.
+    """
+    names = _shared(type(item), type(changes), none_stays=True)
+    return replace(item, **{name: value for name in names if (value := getattr(changes, name)) is not None})
+
+
 @cache
-def _shared(kind: type[Struct], source: type[Struct], computed: frozenset[str]) -> tuple[str, ...]:
+def _shared(
+    kind: type[Struct], source: type[Struct], computed: frozenset[str] = frozenset(), *, none_stays: bool = False
+) -> tuple[str, ...]:
     types, source_types = get_type_hints(kind), get_type_hints(source)
     names = tuple(name for name in source_types if name in types and name not in computed)
     for name in names:
         allowed, possible = _alternatives(types[name]), _alternatives(source_types[name])
+        possible -= {NoneType} if none_stays else set()
         assert possible <= allowed, f"{kind.__name__}.{name} is {types[name]}, {source.__name__}'s {source_types[name]}"
     return names
 

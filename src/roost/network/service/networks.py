@@ -33,9 +33,7 @@ from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import publications as publication_rows
 from roost.platform.database import Connection, reading
-
-CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu", "port_security_enabled")
-"""What its owner may change of a network."""
+from roost.platform.structs import with_changes
 
 
 async def list_networks(networks: Networks, ids: Sequence[str] | None = None) -> list[Network]:
@@ -94,8 +92,7 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
                 )
         if changes.mtu is not None:
             links.refuse_small_mtu(changes.mtu, await store.list_subnets(tx, network_ids=[network_id]))
-        fields = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
-        await resources.update(tx, "network", [msgspec.structs.replace(network, **fields)])
+        await resources.update(tx, "network", [with_changes(network, changes)])
         await notice_rows.note_networks(tx, [network_id] if changes.mtu not in (None, network.mtu) else [])
     return await get_network(networks, network_id)
 
@@ -131,12 +128,8 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
 async def update_segment(networks: Networks, segment_id: str, changes: SegmentChanges) -> Segment:
     """Change the name or the description of a segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     async with networks.database.transaction() as tx:
-        segment = await _lock_segment(tx, segment_id, changes.revision)
-        if changes.name is not None:
-            segment = msgspec.structs.replace(segment, name=changes.name or None)
-        if changes.description is not None:
-            segment = msgspec.structs.replace(segment, description=changes.description)
-        await resources.update(tx, "segment", [segment])
+        segment = with_changes(await _lock_segment(tx, segment_id, changes.revision), changes)
+        await resources.update(tx, "segment", [msgspec.structs.replace(segment, name=segment.name or None)])
         return (await store.list_segments(tx, [segment_id]))[0]
 
 

@@ -13,6 +13,7 @@ Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +45,7 @@ from roost.network.store import claims, resources
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.structs import with_changes
 from roost.seams.placement import covers_allocations, same_allocations
 
 
@@ -358,19 +360,13 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: 
     )
 
 
-CHANGEABLE = (
-    *("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type"),
-    *("binding_profile", "port_security_enabled", "allowed_address_pairs"),
-)
-"""Changes that are written as they are given; store/resources.py has the columns that any change writes."""
-
-
 def _changed(port: Port, changes: PortChanges) -> Port:
-    """Return the port as it is to be.
+    """Return the port as it is to be; store/resources.py has the columns that any change writes.
 
     Raises InvalidInput, DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired.
     """
-    fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
+    changed = with_changes(port, changes)
+    fields: dict[str, Any] = {}
     if changes.device_id and changes.device_id != port.made_for:
         fields["made_for"] = None  # it does not go with the server that it was made for
     if changes.mac_address is not None:
@@ -378,7 +374,7 @@ def _changed(port: Port, changes: PortChanges) -> Port:
     if changes.host is not None:
         fields["host"] = changes.host or None
         fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
-    changed = msgspec.structs.replace(port, **fields)
+    changed = msgspec.structs.replace(changed, **fields)
     if changes.allowed_address_pairs is not None:
         pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
         changed = msgspec.structs.replace(changed, allowed_address_pairs=pairs)
