@@ -44,7 +44,7 @@ async def test_what_is_answered_is_what_is_kept(cloud: Cloud) -> None:
         binding_profile='{"a": [true, null], "b": 1}', tags=("red", "blue"),
     )  # fmt: skip
     (plain,) = made(await ports.create_each(cloud.networks, asked(network.id, host="h1")))
-    (named,) = await ports.create_all(cloud.networks, [full])
+    (named,) = await ports.create_ports(cloud.networks, [full])
     for answered in (plain, named):
         assert len(answered.addresses) == 3
         assert answered == await ports.get_port(cloud.networks, answered.id)
@@ -80,7 +80,7 @@ async def test_only_ports_whose_mac_address_was_taken_get_another(
     if how == "for servers":
         await cloud.ensure(*(cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(20)))
     elif how == "all":
-        await ports.create_all(cloud.networks, asked(network.id, 20))
+        await ports.create_ports(cloud.networks, asked(network.id, 20))
     else:
         assert len(made(await ports.create_each(cloud.networks, asked(network.id, 20)))) == 20
     assert len(await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,)))) == 21

@@ -107,10 +107,6 @@ def _list_consumers(networks: Networks, *, kind: ConsumerType) -> AsyncIterator[
     return read_pages(lambda after: networks.placement.list_consumers(kind.value, after=after, limit=PAGE), str)
 
 
-def _is_enough(claim: Allocations, claim_due: Allocations) -> bool:
-    return covers_allocations(claim, claim_due)
-
-
 def _is_no_more(claim: Allocations, claim_due: Allocations) -> bool:
     return covers_allocations(claim_due, claim)
 
@@ -156,7 +152,9 @@ async def _claim_anew(networks: Networks, findings: ClaimFindings) -> list[str]:
 
 CLAIM_KINDS = (rules.PORT_CLAIM_SMALL, rules.PORT_CLAIM_LARGE, rules.PORT_CLAIM_IDLE, rules.PORT_CLAIM_STRAY)
 REPAIRS = dict.fromkeys(CLAIM_KINDS, _claim_anew)
-SHORT_CLAIMS = Check(pages=_list_holders, look=partial(_find_claims, is_right=_is_enough), repairs=REPAIRS, twice=True)
+SHORT_CLAIMS = Check(
+    pages=_list_holders, look=partial(_find_claims, is_right=covers_allocations), repairs=REPAIRS, twice=True
+)
 LARGE_CLAIMS = Check(
     pages=partial(_list_consumers, kind=ConsumerType.PORT),
     look=partial(_find_claims, is_right=_is_no_more),

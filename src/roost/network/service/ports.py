@@ -53,29 +53,30 @@ async def get_port(networks: Networks, port_id: str) -> Port:
 
 
 async def create_port(networks: Networks, request: PortRequest) -> Port:
-    """Make a user's port. An `immediate` one has its claim and its addresses when the call returns.
-
-    While others are being made it waits, and is made with all that wait, unless it names an address or a MAC.
-    Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld.
-    """
-    await refuse_while_recovering(networks)
-    if request.fixed_ips is not None or request.mac_address:
-        return (await create_all(networks, [request]))[0]
-    if networks.creations is None:
-        networks.creations = Batches(lambda wanted: create_each(networks, wanted), most=TOGETHER_MAX)
-    answer = await networks.creations.do(request)
-    if isinstance(answer, RoostError):
-        raise answer
-    return answer
+    """Make a user's port: see create_ports."""
+    (port,) = await create_ports(networks, [request])
+    return port
 
 
 async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
-    """Make users' ports, all or none; return them in order. Raises what create_port raises."""
-    if len(wanted) == 1:
-        return [await create_port(networks, wanted[0])]
+    """Make users' ports, all or none; return them in order. A call that is cancelled or killed makes none.
+
+    `immediate` ones have their claims and their addresses when the call returns. A single one that names neither an
+    address nor a MAC waits while others are being made, and is made with all that wait.
+    Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure, MacAddressInUse, PortChanged, AddressesWithheld: the first port's error.
+    """
     await refuse_while_recovering(networks)
-    return await create_all(networks, wanted)
+    if len(wanted) == 1 and wanted[0].fixed_ips is None and not wanted[0].mac_address:
+        if networks.creations is None:
+            networks.creations = Batches(lambda batch: create_each(networks, batch), most=TOGETHER_MAX)
+        answers = [await networks.creations.do(wanted[0])]
+    else:
+        answers = await _make(networks, wanted, whole=True)
+    for answer in answers:
+        if isinstance(answer, RoostError):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, Port)]
 
 
 async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port | RoostError]:
@@ -84,15 +85,6 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
     return await _make(networks, wanted, whole=False)
-
-
-async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
-    """Make all of the ports, or none; return them in order. A call that is cancelled or killed makes none.
-
-    Raises the first port's error, of those that create_port raises.
-    """
-    answers = await _make(networks, wanted, whole=True)
-    return [answer for answer in answers if isinstance(answer, Port)]
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
