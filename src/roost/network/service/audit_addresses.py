@@ -34,10 +34,12 @@ async def _list_strays(networks: Networks) -> AsyncIterator[Sequence[StrayAddres
 
 async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> StrayFindings:
     """Lock the ports and subnets, and return the addresses whose port or subnet still does not exist."""
-    await ports.lock_ports(tx, sorted({item.port_id for item in suspects}))
-    await address_rows.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
+    port_ids = sorted({item.port_id for item in suspects})
+    await ports.lock_ports(tx, port_ids)
+    await address_rows.lock_subnets(tx, {item.subnet_id for item in suspects})
+    strays = set(await store.list_strays(tx, limit=STRAYS_MAX, port_ids=port_ids))
     findings = []
-    for item in await store.confirm_strays(tx, suspects):
+    for item in (item for item in suspects if item in strays):
         missing = f"port {item.port_id}" if item.subnet_there else f"subnet {item.subnet_id}"
         drift = rules.ADDRESS_STRAY.drift(item.address, f"{missing} does not exist", name=item.subnet_id)
         findings.append(Finding(drift, item, None))
@@ -118,11 +120,10 @@ async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Find
     """Lock the subnets, and return those whose free ranges overlap held addresses, or lack free ones."""
     await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
-    for subnet_id in subnet_ids:
-        for row in await store.list_free(tx, after="", limit=1, subnet_id=subnet_id):
-            addresses_held = await address_rows.list_held(tx, subnet_id)
-            if drift := rules.judge_free(subnet_id, row.name, row.pools, row.free, addresses_held):
-                findings.append(Finding(drift, subnet_id, row.pools))
+    for row in await store.list_free(tx, after="", limit=len(subnet_ids), ids=subnet_ids):
+        addresses_held = await address_rows.list_held(tx, row.subnet_id)
+        if drift := rules.judge_free(row.subnet_id, row.name, row.pools, row.free, addresses_held):
+            findings.append(Finding(drift, row.subnet_id, row.pools))
     return findings
 
 

@@ -70,33 +70,20 @@ async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
 
 
 # A row and the row that it is joined with are written in one transaction, so that one statement sees both.
-_STRAYS = """
+LIST_STRAYS = """
+-- network.audit_addresses
 SELECT a.subnet_id, a.address, a.port_id, s.id IS NOT NULL AS subnet_there
-FROM {addresses} a
+FROM network.address a
 LEFT JOIN network.port p ON p.id = a.port_id
 LEFT JOIN network.subnet s ON s.id = a.subnet_id
-WHERE p.id IS NULL OR s.id IS NULL
-ORDER BY a.subnet_id, a.address
+WHERE (p.id IS NULL OR s.id IS NULL) AND ($2::uuid[] IS NULL OR a.port_id = ANY($2))
+ORDER BY a.subnet_id, a.address LIMIT $1
 """
 
-LIST_STRAYS = "-- network.audit_addresses" + _STRAYS.format(addresses="network.address") + "LIMIT $1"
 
-CONFIRM_STRAYS = "-- network.audit_confirm_addresses" + _STRAYS.format(  # noqa: S608 - a constant of this file
-    addresses="""(SELECT held.* FROM network.address held
-        JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
-        ON held.subnet_id = w.subnet_id AND held.address = w.address)"""
-)
-
-
-async def list_strays(tx: Connection, *, limit: int) -> list[StrayAddress]:
-    """Return the first addresses whose port or subnet does not exist. Reads every address."""
-    return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit)]
-
-
-async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list[StrayAddress]:
-    """Return the strays that still are strays. Their subnets are locked if they exist."""
-    rows = await tx.fetch(CONFIRM_STRAYS, [item.subnet_id for item in strays], [item.address for item in strays])
-    return [StrayAddress(**row) for row in rows]
+async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | None = None) -> list[StrayAddress]:
+    """Return the first addresses whose port or subnet does not exist. Reads every address, or those of the ports."""
+    return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit, port_ids)]
 
 
 class FreeRow(Struct, frozen=True, kw_only=True):
@@ -126,13 +113,13 @@ SELECT s.id, s.name,
     ) below WHERE a.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC}) AND below.last_address >= a.address
     ) AS overlapping
 FROM network.subnet s
-WHERE ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
+WHERE ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid[] IS NULL OR s.id = ANY($3))
 ORDER BY s.id LIMIT $2
 """  # noqa: S608 - a constant of addresses.py
 
 
-async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
-    """Return a page of subnets, by id. subnet_id: only this one."""
+async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None) -> list[FreeRow]:
+    """Return a page of subnets, by id. ids: only these."""
     return [
         FreeRow(
             subnet_id=row["id"],
@@ -142,7 +129,7 @@ async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | 
             count_held=row["held"],
             overlapping=row["overlapping"],
         )
-        for row in await tx.fetch(LIST_FREE, after or None, limit, subnet_id)
+        for row in await tx.fetch(LIST_FREE, after or None, limit, ids)
     ]
 
 
