@@ -8,12 +8,7 @@ releases.py.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from roost.network.errors import (
-    IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure,
-    NetworkNotFound,
-    PortChanged,
-)
+from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, NetworkNotFound, PortChanged
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
 from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, requests, uses

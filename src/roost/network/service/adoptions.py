@@ -23,12 +23,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.seams.placement import (
-    Claimed,
-    Refused,
-    Rule,
-    add_allocations,
-)
+from roost.seams.placement import Claimed, Refused, Rule, add_allocations
 from roost.seams.service_types import COMPUTE_OWNER
 from roost.seams.unknown_guests import Adoption, ListedNic, UnknownGuest
 

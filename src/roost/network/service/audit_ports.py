@@ -22,14 +22,7 @@ from roost.network.store import claims
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
-from roost.seams.placement import (
-    Allocations,
-    Claimed,
-    ClaimGroup,
-    ConsumerClaim,
-    ConsumerType,
-    covers_allocations,
-)
+from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerType, covers_allocations
 
 PAGE = 500
 UNREACHED_MAX = 10_000

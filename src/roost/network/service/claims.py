@@ -26,13 +26,7 @@ from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.platform.repeat import at_once
 from roost.seams.network import Port as BuildPort
-from roost.seams.placement import (
-    Allocations,
-    Claimed,
-    ClaimGroup,
-    Rule,
-    add_allocations,
-)
+from roost.seams.placement import Allocations, Claimed, ClaimGroup, Rule, add_allocations
 
 INTENTS_MAX = 1000
 LOOK_AGAIN = timedelta(seconds=1)

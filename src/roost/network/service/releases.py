@@ -19,14 +19,7 @@ from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point
 from roost.platform.repeat import at_once
 from roost.platform.retries import retried
-from roost.seams.placement import (
-    Allocations,
-    ClaimGroup,
-    ConsumerState,
-    Refused,
-    covers_allocations,
-    same_allocations,
-)
+from roost.seams.placement import Allocations, ClaimGroup, ConsumerState, Refused, covers_allocations, same_allocations
 
 RELEASES_MAX = 1000
 ROUNDS_MAX = 8
