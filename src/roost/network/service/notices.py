@@ -5,10 +5,8 @@ until compute has heard it; it may be told twice. Notifications are written by c
 work of a transaction, so that no operation can forget to notify; one that is undone notifies of nothing.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-
-import structlog
 
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules.notifications import port_events
@@ -20,6 +18,7 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.outbox import Notification
 from roost.platform.repeat import at_once
+from roost.platform.request_ids import own_request_id
 
 NOTICES_MAX = 500
 
@@ -73,28 +72,18 @@ async def telling(networks: Networks, tx: Connection, ids: Collection[str]) -> A
     before = await port_rows.lock_ports(tx, port_ids)
     yield
     after = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids), hidden=True))}
-    await _write(networks, tx, before, after, port_ids)
-
-
-async def _write(
-    networks: Networks, tx: Connection, before: Mapping[str, Port], after: Mapping[str, Port], ids: Collection[str]
-) -> None:
-    assert networks.outbox is not None
-    now = networks.env.now()
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
-    notifications = []
-    for port_id in ids:
-        port = after.get(port_id) or before.get(port_id)
-        for event_type, payload in port_events(before.get(port_id), after.get(port_id)):
-            assert port is not None
-            notification = Notification(
-                message_id=networks.env.new_uuid(),
-                subject=port_id,
-                event_type=event_type,
-                publisher_id=f"network.{networks.outbox.host}",
-                payload=payload,
-                timestamp=now,
-                request={"request_id": request_id, "project_id": port.project_id},
-            )
-            notifications.append(notification)
+    now, request_id = networks.env.now(), own_request_id()
+    notifications = [
+        Notification(
+            message_id=networks.env.new_uuid(),
+            subject=port.id,
+            event_type=event_type,
+            publisher_id=f"network.{networks.outbox.host}",
+            payload=payload,
+            timestamp=now,
+            request={"request_id": request_id, "project_id": port.project_id},
+        )
+        for port in (before | after).values()
+        for event_type, payload in port_events(before.get(port.id), after.get(port.id))
+    ]
     await networks.outbox.write(tx, notifications)
