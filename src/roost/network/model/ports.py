@@ -9,6 +9,13 @@ from roost.seams.service_types import COMPUTE_OWNER
 
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
+
+
+def vif_type_of(host: str | None) -> str:
+    """Return how a port on the host is plugged; None or "" for a port on no host."""
+    return VIF_TYPE_BOUND if host else VIF_TYPE_UNBOUND
+
+
 HELD_OWNER = "roost:held"
 """The owner of hidden ports that hold what a guest has and no server's port: of unknown guests, and of NICs left.
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from roost.network.model.networks import ProviderSource
-from roost.network.model.ports import VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptionPlan
 from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
 from roost.network.rules.holdings import port_claim
@@ -63,7 +62,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
                     tx, plan.adopted, project_id=adoption.project_id, server_id=adoption.server_id, device_owner=owner
                 )
                 await addresses.hand_over(tx, [item for port in plan.adopted for item in port.addresses])
-                await ports.bind(tx, plan.bound, [adoption.host] * len(plan.bound), VIF_TYPE_BOUND)
+                await ports.bind(tx, dict.fromkeys(plan.bound, adoption.host))
             await intents.close(tx)
     crash_point("adopt.after-ports")
     await capacity.publish_now(networks, [source.provider_uuid for source in sources])

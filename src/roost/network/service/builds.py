@@ -8,15 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Subnet
-from roost.network.model.ports import (
-    VIF_TYPE_BOUND,
-    VIF_TYPE_UNBOUND,
-    FixedIpRequest,
-    NewPort,
-    Port,
-    PortFilter,
-    PortOrigin,
-)
+from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.leaving import find_plugged
@@ -90,7 +82,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
         dropped = [item for port in ports_same.values() for item in port.addresses if item.assigned_for is not None]
         async with telling(networks, tx, ports_same):
             await addresses.take_back(tx, dropped)
-            await ports.bind(tx, list(ports_same), [None] * len(ports_same), VIF_TYPE_UNBOUND)
+            await ports.bind(tx, dict.fromkeys(ports_same))
     crash_point("port.after-unassign")
 
 
@@ -333,7 +325,7 @@ async def bind_batch(
             for bind, answer in zip(binds, answers, strict=True)
             if answer is None or (isinstance(answer, Assignment) and bind.port_id in shown)
         }
-        revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
+        revisions = await ports.bind(tx, going)
         # Who is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
         refused = [bind for bind in binds if bind.port_id not in going]
         await resources.touch(tx, "port", [bind.port_id for bind in refused if _is_current(bind, ports_locked)])

@@ -5,7 +5,7 @@ No port of a server that runs is reserved. Whoever changes one raises its revisi
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
+from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
@@ -109,7 +109,7 @@ async def return_ports(
         }
         async with telling(networks, tx, ids):
             await addresses.take_back(tx, [item for items in addresses_new.values() for item in items])
-            revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
+            revisions = await ports.bind(tx, hosts_unreached)
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, ids)
@@ -189,4 +189,4 @@ async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
     async with networks.database.transaction() as tx:
         ids = list(await ports.lock_server_ports(tx, [], server_ids))
         async with telling(networks, tx, ids):
-            await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
+            await ports.bind(tx, dict.fromkeys(ids))

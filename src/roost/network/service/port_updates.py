@@ -28,7 +28,7 @@ from roost.network.errors import (
     PortNotFound,
     RevisionNumberConstraintFailed,
 )
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
+from roost.network.model.ports import VIF_TYPE_BOUND, Address, Binding, Port, PortChanges, PortFilter, vif_type_of
 from roost.network.rules import port_security, readdressing, requests, uses
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.macs import canonical_mac
@@ -373,7 +373,7 @@ def _changed(port: Port, changes: PortChanges) -> Port:
         fields["mac_address"] = canonical_mac(changes.mac_address)
     if changes.host is not None:
         fields["host"] = changes.host or None
-        fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
+        fields["vif_type"] = vif_type_of(changes.host)
     changed = msgspec.structs.replace(changed, **fields)
     if changes.allowed_address_pairs is not None:
         pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)

@@ -16,7 +16,7 @@ import structlog
 
 from roost.network.errors import MacAddressInUse, NetworkNotFound, OverQuota, PortNotFound
 from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest, vif_type_of
 from roost.network.rules import flat, port_security, requests, uses
 from roost.network.rules import quotas as quota_rules
 from roost.network.rules.macs import canonical_mac, new_mac
@@ -352,7 +352,7 @@ def _draft(networks: Networks, request: PortRequest) -> Port:
     fields |= {
         "mac_address": canonical_mac(request.mac_address) if request.mac_address else "",
         "host": request.host or None,
-        "vif_type": VIF_TYPE_BOUND if request.host else VIF_TYPE_UNBOUND,
+        "vif_type": vif_type_of(request.host),
         "port_security_enabled": True,
         "ip_allocation": "",
         "reserved_from": None,

@@ -47,8 +47,7 @@ _KINDS = f"SELECT {', '.join(SubnetKind.__struct_fields__)} FROM network.subnet"
 
 LOCK_PROVIDER_SUBNETS = f"""
 -- network.lock_provider_subnets
-{_KINDS} WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[])
-ORDER BY id FOR NO KEY UPDATE
+{_KINDS} WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 
 

@@ -362,15 +362,14 @@ async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[
 
 LIST_PLAIN_NETWORKS = """
 -- network.list_plain_networks
-SELECT n.physical_network, array_agg(n.id) AS ids FROM network.network n
+SELECT DISTINCT n.physical_network FROM network.network n
 WHERE NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
-GROUP BY n.physical_network
 """
 
 
-async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
-    """Return physical network, None for every host -> the networks with subnets that belong to no segment."""
-    return {row["physical_network"]: row["ids"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)}
+async def list_plain_networks(tx: Connection) -> list[str | None]:
+    """Return the physical networks, None for every host, of networks with subnets that belong to no segment."""
+    return [row["physical_network"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)]
 
 
 def _subnet(row: Any) -> Subnet:

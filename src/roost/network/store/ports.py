@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import Address, Binding, NewPort, Nic, Parting, Port, PortFilter, PortOrigin
+from roost.network.model.ports import Address, Binding, NewPort, Nic, Parting, Port, PortFilter, PortOrigin, vif_type_of
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
@@ -99,16 +99,17 @@ WITH active AS (
     WHERE i.port_id = b.id AND i.host = b.host
 )
 UPDATE network.port p
-SET host = b.host, vif_type = $3, revision = revision + 1, updated_at = now()
-FROM unnest($1::uuid[], $2::text[]) AS b (id, host)
+SET host = b.host, vif_type = b.vif_type, revision = revision + 1, updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS b (id, host, vif_type)
 WHERE p.id = b.id
 RETURNING p.id, p.revision
 """
 
 
-async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
+async def bind(tx: Connection, hosts: Mapping[str, str | None]) -> dict[str, int]:
     """Bind ports to hosts, or unbind them (None); return port id -> revision. Inactive bindings there are deleted."""
-    return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
+    rows = await tx.fetch(BIND_PORTS, list(hosts), list(hosts.values()), list(map(vif_type_of, hosts.values())))
+    return {row["id"]: row["revision"] for row in rows}
 
 
 LIST_BINDINGS = """
