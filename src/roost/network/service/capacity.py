@@ -63,9 +63,21 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     Return the providers that should be deleted but are in use, so that they stay. Raises TimeoutError when the ledger
     or the host aggregates take longer than the lease allows.
     """
-    owner = networks.env.new_uuid()
+    owner, lease_s = networks.env.new_uuid(), networks.settings.publish_lease_s
     try:
-        return await _publish_leased(networks, provider_uuids, owner)
+        async with networks.database.transaction() as tx:
+            begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows
+            leased = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
+        if not leased:
+            return set()
+        async with asyncio.timeout_at(begun + LEASE_SHARE * lease_s):
+            stayed = await _tell(networks, list(leased))
+        published = [uuid for uuid in leased if uuid not in stayed]
+        async with networks.database.transaction() as tx:
+            await publications.finish(tx, leased | dict.fromkeys(stayed, 0), owner=owner)
+            sources = {source.provider_uuid for source in await store.list_sources(tx, published)}
+            await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
+        return stayed
     except BaseException:
         with suppress(RoostError):  # the lease runs out if the database is away; who is cancelled stays cancelled
             async with networks.database.transaction() as tx:
@@ -74,23 +86,6 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
 
 
 publish_now = at_once(publish_due, "publishing addresses")
-
-
-async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
-    async with networks.database.transaction() as tx:
-        lease_s = networks.settings.publish_lease_s
-        begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows of it
-        leased = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
-    if not leased:
-        return set()
-    async with asyncio.timeout_at(begun + LEASE_SHARE * lease_s):
-        stayed = await _tell(networks, list(leased))
-    published = [uuid for uuid in leased if uuid not in stayed]
-    async with networks.database.transaction() as tx:
-        await publications.finish(tx, leased | dict.fromkeys(stayed, 0), owner=owner)
-        sources = {source.provider_uuid for source in await store.list_sources(tx, published)}
-        await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
-    return stayed
 
 
 class CapacityInUse(Exception):

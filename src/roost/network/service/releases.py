@@ -5,14 +5,13 @@ whole claim. The ledger is told the capacity before a claim goes: an address out
 claimed.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Sequence, Set
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 
 from roost.network.errors import PortChanged
-from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks, capacity
 from roost.network.store import claims, ports, publications
@@ -98,7 +97,9 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
         kept = claiming.keys() | waiting | {port.id for port in locked.values() if port.reserved_from is not None}
         releasing = [
-            (consumer, claim_of(_addresses(locked, uuid))) for uuid, consumer in consumers.items() if uuid not in kept
+            (consumer, claim_of(locked[uuid].addresses if uuid in locked else ()))
+            for uuid, consumer in consumers.items()
+            if uuid not in kept
         ]
         generations = {consumer.consumer_uuid: consumer.generation for consumer, claim in releasing if not claim}
         crash_point("reconcile.before-release")
@@ -108,11 +109,6 @@ async def _work_off(networks: Networks, port_ids: Sequence[str] | None, stayed: 
         rows_left = beaten | waiting
         await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in rows_left])
     return len(named) - len(rows_left), sorted(providers_due)
-
-
-def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
-    port = locked.get(port_id)
-    return port.addresses if port else ()
 
 
 async def _trim(networks: Networks, claims_wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
