@@ -72,11 +72,9 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
             return set()
         async with asyncio.timeout_at(begun + LEASE_SHARE * lease_s):
             stayed = await _tell(networks, list(leased))
-        published = [uuid for uuid in leased if uuid not in stayed]
         async with networks.database.transaction() as tx:
             await publications.finish(tx, leased | dict.fromkeys(stayed, 0), owner=owner)
-            sources = {source.provider_uuid for source in await store.list_sources(tx, published)}
-            await publications.forget(tx, [uuid for uuid in published if uuid not in sources])
+            await publications.forget(tx, sorted(leased.keys() - stayed))
         return stayed
     except BaseException:
         with suppress(RoostError):  # the lease runs out if the database is away; who is cancelled stays cancelled

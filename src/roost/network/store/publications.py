@@ -87,12 +87,13 @@ async def give_up(tx: Connection, *, owner: str) -> None:
 
 FORGET = """
 -- network.forget_publications
-DELETE FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) AND wanted = published
+DELETE FROM network.publication p WHERE provider_uuid = ANY($1::uuid[]) AND wanted = published
+    AND NOT EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
 """
 
 
 async def forget(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Forget these, where the ledger knows that nothing stands behind them."""
+    """Forget those of these of which the ledger knows what they are, and behind which no subnet stands."""
     await tx.execute(FORGET, provider_uuids)
 
 
