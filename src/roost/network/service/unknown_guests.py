@@ -4,10 +4,11 @@ Compute names all guests of a host. A host whose ports are right already costs r
 these ports: `rules/capacity.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 from roost.network.errors import PortChanged
+from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
@@ -41,9 +42,11 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
         async with networks.database.transaction(snapshot=True) as tx:
             plans = await _plan(tx, batch)
             listed = await store.list_listed(tx, list(batch))
-            known = await _read_ports(tx, listed)
+            ids = tuple(port_id for of_host in listed.values() for port_id in of_host)
+            ports_read = await ports.list_ports(tx, PortFilter(ids=ids, hidden=True)) if ids else []
+        known = {port.id: port for port in ports_read}
         for name, plan in plans.items():
-            if _is_so(plan, known.get(name, {}), listed.get(name, {})):
+            if _is_so(plan, listed.get(name, {}), known):
                 answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
@@ -80,15 +83,9 @@ async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostP
     return {name: plan_host(guests, hosts.get(name), places) for name, guests in guests_by_host.items()}
 
 
-async def _read_ports(tx: Connection, ids_by_host: Mapping[str, Collection[str]]) -> dict[str, dict[str, Port]]:
-    ids = tuple(port_id for ids in ids_by_host.values() for port_id in ids)
-    known = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=ids, hidden=True))} if ids else {}
-    return {name: {port_id: known[port_id] for port_id in ids} for name, ids in ids_by_host.items()}
-
-
-def _is_so(plan: HostPlan, known: Mapping[str, Port], listed: Mapping[str, Set[tuple[str, str]]]) -> bool:
+def _is_so(plan: HostPlan, listed: Mapping[str, Set[tuple[str, str]]], known: Mapping[str, Port]) -> bool:
     planned = {port.id: port for port in plan.ports}
-    return planned.keys() == known.keys() and all(is_held(known[id], listed[id], port) for id, port in planned.items())
+    return planned.keys() == listed.keys() and all(is_held(known[id], listed[id], port) for id, port in planned.items())
 
 
 async def _set_host(
@@ -130,7 +127,7 @@ async def _set_host(
         for subnet_id, address in port.addresses
         if (subnet_id, address) not in has and subnet_id in locked
     ]
-    await _take(networks, tx, missing)
+    await _take(networks, tx, missing, locked)
     providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
     await publication_rows.want(tx, sorted(providers))
     return list(map(after_hold, plan.answers)), providers
@@ -153,17 +150,14 @@ async def insert_ports(
     raise PortChanged("No free MAC address was found: repeat the request.")
 
 
-async def _take(networks: Networks, tx: Connection, missing: Sequence[tuple[HeldPort, str, str]]) -> None:
-    """Give ports addresses that no port has. missing: (port, subnet id, address); the subnets are locked."""
+async def _take(
+    networks: Networks, tx: Connection, missing: Sequence[tuple[HeldPort, str, str]], locked: Mapping[str, SubnetKind]
+) -> None:
+    """Give ports addresses that no port has. missing: (port, subnet id, address). locked: their subnets, by id."""
     named = [(subnet_id, parse(address)) for _, subnet_id, address in missing]
     if not named:
         return
-    automatic = {
-        subnet.id
-        for subnet in await network_rows.list_subnets(tx, sorted({subnet_id for subnet_id, _ in named}))
-        if uses.is_automatic(subnet)
-    }
-    pooled = {pair for pair in await address_rows.list_pooled(tx, named) if pair[0] not in automatic}
+    pooled = {pair for pair in await address_rows.list_pooled(tx, named) if not uses.is_automatic(locked[pair[0]])}
     demands = [
         Demand(port.id, (subnet_id,), address, (subnet_id, address) in pooled, claimed=False)
         for (port, _, _), (subnet_id, address) in zip(missing, named, strict=True)
