@@ -5,7 +5,6 @@ transaction, in which the ledger agrees or refuses. So no state in between offer
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 
@@ -191,31 +190,24 @@ async def claim_with_capacity(
     return answer
 
 
-async def _follow_subnets(networks: Networks, provider_uuids: set[str]) -> bool:
-    """Move the claims on these providers to the one of their network's only subnet; return whether any moved.
+async def _follow_subnet(networks: Networks, provider_uuid: str) -> bool:
+    """Move claims on this provider to that of its network's only subnet; return whether any moved.
 
     They are left where a process told the ledger that the subnet joins a segment, and died before it committed that.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        network_ids = {uuid: uuid for uuid in provider_uuids}
-        network_ids |= {item.id: item.network_id for item in await store.list_segments(tx, sorted(provider_uuids))}
-        subnets = await store.list_subnets(tx, network_ids=sorted(set(network_ids.values())))
-        counts = Counter(subnet.network_id for subnet in subnets)
-        by_network = {subnet.network_id: subnet for subnet in subnets if counts[subnet.network_id] == 1}
+        segments_read = await store.list_segments(tx, [provider_uuid])
+        network_id = segments_read[0].network_id if segments_read else provider_uuid
+        subnets = await store.list_subnets(tx, network_ids=[network_id])
         # It was on the network and is on a segment, or the other way round.
-        lone_by_provider = {
-            uuid: by_network[network_id]
-            for uuid, network_id in network_ids.items()
-            if network_id in by_network and (uuid == network_id) == bool(by_network[network_id].segment_id)
-        }
-        lone = list(lone_by_provider.values())
-        sources = await store.list_sources(tx, [subnet.provider_uuid for subnet in lone])
-        port_ids = await store.list_subnet_ports(tx, [subnet.id for subnet in lone])
+        if len(subnets) != 1 or bool(segments_read) == (subnets[0].segment_id is not None):
+            return False
+        (source,) = await store.list_sources(tx, [subnets[0].provider_uuid])
+        port_ids = await store.list_subnet_ports(tx, [subnets[0].id])
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
     if not moving:
         return False
-    states = [_state(source.provider_uuid, source, {}) for source in sources]
-    states += [_state(uuid, None, {}) for uuid in sorted(lone_by_provider)]
+    states = [_state(source.provider_uuid, source, {}), _state(provider_uuid, None, {})]
     with suppress(_PublishedMeanwhile):
         return await _reshape(networks, states, moving)
     return False
@@ -272,7 +264,7 @@ async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     await networks.placement.ensure_providers([state for state in states.values() if state is not None])
     empty = [uuid for uuid in provider_uuids if states.get(uuid) is None]
     stayed = set(await networks.placement.delete_providers(empty)) if empty else set()
-    if stayed and await _follow_subnets(networks, stayed):
+    if any([await _follow_subnet(networks, uuid) for uuid in sorted(stayed)]):
         stayed = set(await networks.placement.delete_providers(sorted(stayed)))
     crash_point("publish.after-inventory")
     gone = [segments.segment_aggregate_uuid(uuid) for uuid in empty if uuid not in states and uuid not in stayed]
