@@ -16,6 +16,7 @@ from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.platform.database import reading
 from roost.platform.errors import Conflict
+from roost.platform.structs import copy_as
 from roost.seams import network as seam
 from roost.seams.guests import NicNetwork
 
@@ -33,16 +34,12 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
         by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
     views = {}
     for network in networks_known:
-        views[network.id] = seam.NetworkView(
-            id=network.id,
-            name=network.name,
+        views[network.id] = copy_as(
+            seam.NetworkView,
+            network,
             routed=network.segmented or network.flat,
             segments=_shown(network, parts, by_provider),
-            flat=network.flat,
-            has_subnets=any(subnet.network_id == network.id for subnet in subnets),
-            project_id=network.project_id,
-            shared=network.shared,
-            external=network.external,
+            has_subnets=bool(network.subnet_ids),
         )
     return views
 
