@@ -58,6 +58,15 @@ async def test_while_one_publishes_nobody_else_does(cloud: Cloud, provider: str)
     assert not await is_due(cloud, provider)
 
 
+async def test_what_has_no_subnets_any_more_is_forgotten_and_nothing_else(cloud: Cloud, provider: str) -> None:
+    gone = await cloud.plain("10.1.0.0/28")
+    await networks.delete_network(cloud.networks, gone.id)
+    await publish_due(cloud.networks, [provider])
+    async with cloud.networks.database.transaction() as tx:
+        rows = await tx.fetch("SELECT provider_uuid FROM network.publication")
+    assert [row["provider_uuid"] for row in rows] == [provider]
+
+
 async def test_what_changes_while_it_is_published_is_published_again(cloud: Cloud, provider: str) -> None:
     while_telling(cloud, lambda: want(cloud, provider))
     await publish_due(cloud.networks, [provider])
