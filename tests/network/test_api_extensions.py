@@ -7,8 +7,9 @@ from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
 from roost.network.api import operations
-from roost.network.api.documents import NetworkDocument, PortDocument, SegmentDocument, SubnetDocument, attributes
 from roost.network.api.extensions import EXTENSIONS, served_extensions
+from roost.network.api.fields import attributes
+from roost.network.rules.documents import NetworkDocument, PortDocument, SegmentDocument, SubnetDocument
 from roost.platform.operations import Operation
 
 ATTRIBUTES: dict[str, tuple[type[Any], str]] = {

@@ -10,8 +10,9 @@ from starlette.datastructures import QueryParams
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
 
-from roost.network.api import documents
+from roost.network.api import fields
 from roost.network.model.networks import ListFilter, ListQuery, ListRow
+from roost.network.rules import documents
 from roost.network.service import lists
 from roost.network.store import lists as list_rows
 from roost.network.store import networks as network_rows
@@ -123,8 +124,8 @@ async def test_what_looks_like_an_id_and_is_none_is_found_as_it_is_written(api: 
     assert [one["port"] for one in await listed(api, f"quotas?project_id={project}")] == [5]
     assert [one["id"] for one in await listed(api, f"ports?device_id={device}")] == [port["id"]]
     assert [one["id"] for one in await listed(api, f"networks?subnets={network['id'].upper()}")] == []
-    assert documents.identifiers(documents.SubnetDocument) == {"id", "network_id", "segment_id"}
-    assert documents.identifiers(documents.NetworkDocument) == {"id", "subnets"}
+    assert fields.identifiers(documents.SubnetDocument) == {"id", "network_id", "segment_id"}
+    assert fields.identifiers(documents.NetworkDocument) == {"id", "subnets"}
 
 
 async def test_pages_of_what_has_no_id_end(api: Api) -> None:
@@ -339,7 +340,7 @@ async def test_every_order_and_its_pages_are_those_of_what_is_shown(api: Api, cl
     ):  # fmt: skip
         whole = await listed(api, many)
         assert len(whole) > 1
-        for name in documents.attributes(kind):
+        for name in fields.attributes(kind):
             for direction in ("asc", "desc"):
                 order = f"{many}?sort_key={name}&sort_dir={direction}"
                 if name not in lists.SORTED[many[:-1]]:
@@ -364,7 +365,7 @@ def comparable(name: str, item: Any) -> Any:
 
 
 def test_all_attributes_are_known_by_the_names_that_clients_use() -> None:
-    assert documents.attributes(documents.PortDocument)["binding:host_id"] == "host_id"
+    assert fields.attributes(documents.PortDocument)["binding:host_id"] == "host_id"
 
 
 async def test_subnets_are_filtered_by_whether_their_network_is_shared(api: Api) -> None:

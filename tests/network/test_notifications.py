@@ -5,11 +5,11 @@ import pytest
 from msgspec.structs import replace
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
-from roost.network.api import documents
 from roost.network.errors import IpAddressAlreadyAllocated
 from roost.network.model.networks import Network
 from roost.network.model.ports import Address, FixedIpRequest, Port, PortChanges, PortRequest
-from roost.network.rules.notifications import port_document, port_events, vif_details
+from roost.network.rules import documents
+from roost.network.rules.notifications import port_events
 from roost.network.service import Networks, ports
 from roost.platform.outbox import Notification, Outbox
 from roost.seams.network import Nic
@@ -54,7 +54,7 @@ def test_the_payloads_are_those_of_neutrons_notifier() -> None:
     assert (changed["port"]["status"], changed["port"]["binding:host_id"]) == ("ACTIVE", "h1")
     assert [payload for _, payload in port_events(PORT, None)] == [
         {"port_id": PORT.id},
-        {"port": port_document(PORT), "port_id": PORT.id},
+        {"port": msgspec.to_builtins(documents.port(PORT)), "port_id": PORT.id},
     ]
 
 
@@ -64,14 +64,8 @@ def test_a_port_is_told_of_as_the_api_shows_it() -> None:
         provider_uuid="6f70656e-0000-4000-8000-000000000001", assigned_for=None, claimed=True,
     )  # fmt: skip
     for port in (PORT, BOUND, replace(PORT, addresses=(address,), tags=("red",))):
-        assert port_document(port) == msgspec.json.decode(msgspec.json.encode(documents.port(port)))
-
-
-@pytest.mark.parametrize(
-    ("vif_type", "details"), [("unbound", {}), ("ovs", {"port_filter": False, "connectivity": "l2"})]
-)
-def test_only_a_bound_port_says_how_its_guest_is_plugged_in(vif_type: str, details: dict[str, object]) -> None:
-    assert vif_details(vif_type) == details
+        _, (_, payload) = port_events(None, port)
+        assert msgspec.json.encode(payload["port"]) == msgspec.json.encode(documents.port(port))
 
 
 async def take(networks: Networks) -> list[Notification]:

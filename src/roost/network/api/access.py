@@ -11,9 +11,9 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from starlette.requests import Request
 
-from roost.network.api.documents import NetworkDocument, PortDocument, SubnetDocument
 from roost.network.api.policies import ATTRIBUTES, PRIVILEGED
 from roost.network.model.networks import NetworkOwner
+from roost.network.rules.documents import NetworkDocument, PortDocument, SubnetDocument
 from roost.network.service import Networks
 from roost.network.service import networks as service
 from roost.platform.auth import Caller, Forbidden, Policy

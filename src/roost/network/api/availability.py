@@ -7,13 +7,13 @@ from msgspec import Struct, field
 from starlette.requests import Request
 
 from roost.network.api import listing
-from roost.network.api.fields import Uuid
 from roost.network.api.networks import NETWORK
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import answer, get_one, list_answer, list_query
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, Network, Subnet
 from roost.network.rules.availability import Counts, NetworkAvailability
+from roost.network.rules.documents import Uuid
 from roost.network.service import Networks, lists
 from roost.network.service import availability as service
 from roost.platform.operations import Operation, Operations, Rule

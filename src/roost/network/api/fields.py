@@ -5,12 +5,14 @@ refused in the API's own words: their types only describe them in the document. 
 what exists, are not in the types.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
+from roost.network.rules.documents import Uuid, described
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
 
@@ -19,14 +21,7 @@ ITEMS_MAX = 1000
 Items = Meta(max_length=ITEMS_MAX)
 
 
-def described(**schema: Any) -> Meta:
-    """Return what is added to the schema of a type, over what the type says; openapi.py folds it in."""
-    return Meta(extra_json_schema={"allOf": [schema]})
-
-
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
-Uuid = Annotated[str, described(format="uuid")]
-Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 IpAddress = Annotated[str, described(anyOf=[{"format": "ipv4"}, {"format": "ipv6"}])]
 AddressOrCidr = Annotated[Text, described(pattern="^([0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?)?$")]
 Cidr = Annotated[str, described(pattern="^[0-9A-Fa-f:.]{2,45}/[0-9]{1,3}$")]
@@ -55,3 +50,22 @@ def neutral_values(kind: type[Struct]) -> dict[str, tuple[str, list[Any]]]:
         for part in get_args(item.type)
         if get_origin(part) is Annotated and get_args(part)[0] is Raw
     }
+
+
+@cache
+def attributes(kind: type[Struct]) -> Mapping[str, str]:
+    """Return the attributes of a kind of document: the names that clients use -> the names of the struct's fields."""
+    return {item.encode_name: item.name for item in struct_fields(kind)}
+
+
+@cache
+def booleans(kind: type[Struct]) -> frozenset[str]:
+    """Return those attributes that are true or false, by the names that clients use."""
+    return frozenset(item.encode_name for item in struct_fields(kind) if item.type is bool)
+
+
+@cache
+def identifiers(kind: type[Struct]) -> frozenset[str]:
+    """Return the attributes that are ids of Roost's, or lists of them, by the names that clients use."""
+    types = (Uuid, Uuid | None, tuple[Uuid, ...])
+    return frozenset(item.encode_name for item in struct_fields(kind) if item.type in types)

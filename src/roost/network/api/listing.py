@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from roost.network.api.access import hidden_of, seen, seen_by
-from roost.network.api.documents import attributes, booleans, identifiers
+from roost.network.api.fields import attributes, booleans, identifiers
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
 from roost.network.service import Networks, lists

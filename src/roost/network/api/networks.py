@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from roost.network.api import documents
 from roost.network.api.bodies import parse_project, parse_segmentation_id, refuse_many, refuse_unserved
-from roost.network.api.documents import NetworkDocument
 from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text
 from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, NetworkNotFound, SegmentsSetInConjunctionWithProviders
 from roost.network.model.networks import MTU_DEFAULT, Link, Network, NetworkChanges, NetworkRequest
+from roost.network.rules import documents
+from roost.network.rules.documents import NetworkDocument
 from roost.network.rules.links import refuse_link
 from roost.network.service import Networks
 from roost.network.service import networks as service

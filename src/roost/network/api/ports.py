@@ -6,9 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api import documents
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_unserved, value_or_none
-from roost.network.api.documents import PortDocument
 from roost.network.api.fields import (
     AddressOrCidr,
     IpAddress,
@@ -21,13 +19,13 @@ from roost.network.api.fields import (
     Nothing,
     Tags,
     Text,
-    Uuid,
 )
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model.ports import AddressPair, FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
-from roost.network.rules import addressing, port_security, requests
+from roost.network.rules import addressing, documents, port_security, requests
+from roost.network.rules.documents import PortDocument, Uuid
 from roost.network.rules.tags import replaced
 from roost.network.service import Networks, old_agents
 from roost.network.service import ports as service

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from roost.network.api import listing
 from roost.network.api.access import owned
-from roost.network.api.documents import attributes, booleans
+from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from roost.network.api import documents
 from roost.network.api.bodies import parse_segmentation_id, parse_uuid
-from roost.network.api.documents import SegmentDocument
-from roost.network.api.fields import NetworkType, SegmentationId, Text, Uuid
+from roost.network.api.fields import NetworkType, SegmentationId, Text
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
 from roost.network.model.networks import Segment, SegmentChanges, SegmentRequest
+from roost.network.rules import documents
+from roost.network.rules.documents import SegmentDocument, Uuid
 from roost.network.rules.links import refuse_link
 from roost.network.service import Networks
 from roost.network.service import networks as service

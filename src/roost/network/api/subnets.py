@@ -5,15 +5,15 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api import documents, listing
+from roost.network.api import listing
 from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
-from roost.network.api.documents import SubnetDocument
-from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text, Uuid, described
+from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
 from roost.network.model.networks import HostRoute, ListFilter, Subnet, SubnetChanges, SubnetRequest
-from roost.network.rules import addressing, subnet_attributes, uses
+from roost.network.rules import addressing, documents, subnet_attributes, uses
+from roost.network.rules.documents import SubnetDocument, Uuid, described
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import Networks
 from roost.network.service import subnets as service

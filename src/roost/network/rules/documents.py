@@ -1,23 +1,28 @@
-"""Networks, segments, subnets and ports as the Network API shows them: each a struct, whose schema clients can read.
+"""Networks, segments, subnets and ports as the Network API and notifications show them.
 
-Fields of a document and of its model with the same name are the same. Source: Network API v2.0 reference.
+Each is a struct, whose schema clients can read. Fields of a document and of its model with the same name are the same.
+Source: Network API v2.0 reference.
 """
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api.fields import Time, Uuid
 from roost.network.model.networks import Network, Segment, Subnet
-from roost.network.model.ports import Port
+from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 from roost.network.rules import addressing
-from roost.network.rules.notifications import port_document
 from roost.platform.structs import copy_as
 from roost.platform.times import show_seconds
 
+
+def described(**schema: Any) -> Meta:
+    """Return what is added to the schema of a type, over what the type says; api/openapi.py folds it in."""
+    return Meta(extra_json_schema={"allOf": [schema]})
+
+
+Uuid = Annotated[str, described(format="uuid")]
+Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 Status = Literal["ACTIVE", "DOWN"]
 D = TypeVar("D", bound="Document")
 
@@ -189,29 +194,28 @@ def subnet(item: Subnet) -> SubnetDocument:
 
 
 def port(item: Port) -> PortDocument:
-    """Return the document of a port."""
-    return msgspec.convert(port_document(item), PortDocument)
+    """Return the document of a port, with all that an administrator sees."""
+    return _document(
+        PortDocument,
+        item,
+        tenant_id=item.project_id,
+        status="DOWN" if item.host is None else "ACTIVE",
+        fixed_ips=tuple(FixedIpDocument(address.subnet_id, address.address) for address in item.addresses),
+        allowed_address_pairs=tuple(
+            AddressPairDocument(pair.ip_address, pair.mac_address or item.mac_address)
+            for pair in item.allowed_address_pairs
+        ),
+        host_id=item.host or "",
+        vif_details=vif_details(item.vif_type),
+        profile=msgspec.json.decode(item.binding_profile),
+    )
 
 
-@cache
-def attributes(kind: type[Struct]) -> Mapping[str, str]:
-    """Return the attributes of a kind of document: the names that clients use -> the names of the struct's fields."""
-    return {item.encode_name: item.name for item in msgspec.structs.fields(kind)}
+def vif_details(vif_type: str) -> dict[str, Any]:
+    """Return what a host needs to know to plug in a guest; empty where the port is not bound."""
+    return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
 
 
-@cache
-def booleans(kind: type[Struct]) -> frozenset[str]:
-    """Return those attributes that are true or false, by the names that clients use."""
-    return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool)
-
-
-@cache
-def identifiers(kind: type[Struct]) -> frozenset[str]:
-    """Return the attributes that are ids of Roost's, or lists of them, by the names that clients use."""
-    types = (Uuid, Uuid | None, tuple[Uuid, ...])
-    return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type in types)
-
-
-def _document(kind: type[D], item: Network | Segment | Subnet, /, **computed: Any) -> D:
+def _document(kind: type[D], item: Network | Segment | Subnet | Port, /, **computed: Any) -> D:
     times = {"created_at": show_seconds(item.created_at), "updated_at": show_seconds(item.updated_at)}
     return copy_as(kind, item, **times, **computed)
