@@ -35,7 +35,8 @@ MODES = (None, *uses.MODES)
 @pytest.mark.parametrize(("ra", "address"), list(itertools.product(MODES, MODES)))
 def test_modes_that_differ_are_refused_and_automatic_ones_need_a_64(ra: str | None, address: str | None) -> None:
     def check(version: int, cidr: str, *, enable_dhcp: bool = True) -> None:
-        uses.check_modes(version, cidr, enable_dhcp=enable_dhcp, ra_mode=ra, address_mode=address)
+        modes = {"ipv6_ra_mode": ra, "ipv6_address_mode": address}
+        uses.check_modes(a_subnet(cidr, ip_version=version, enable_dhcp=enable_dhcp, **modes))
 
     any_mode = ra is not None or address is not None
     automatic = bool({ra, address} & set(uses.AUTOMATIC_MODES))
@@ -56,7 +57,7 @@ def test_modes_that_differ_are_refused_and_automatic_ones_need_a_64(ra: str | No
 
 def test_an_unknown_mode_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="ipv6_ra_mode 'other'"):
-        uses.check_modes(6, "2001:db8::/64", enable_dhcp=True, ra_mode="other", address_mode=None)
+        uses.check_modes(a_subnet(ipv6_ra_mode="other"))
 
 
 def test_service_types_are_device_owners() -> None:

@@ -138,16 +138,7 @@ def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
         pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
         ip_version=body.ip_version,
     )
-    uses.check_modes(
-        body.ip_version,
-        plan.cidr,
-        enable_dhcp=body.enable_dhcp,
-        ra_mode=body.ipv6_ra_mode,
-        address_mode=body.ipv6_address_mode,
-    )
-    if body.enable_dhcp:
-        subnet_attributes.check_dhcp(plan.cidr)
-    return copy_as(
+    request = copy_as(
         SubnetRequest,
         body,
         network_id=parse_uuid("network_id", body.network_id),
@@ -160,6 +151,10 @@ def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
         service_types=subnet_attributes.check_service_types(body.service_types or ()),
         pools=plan.pools,
     )
+    uses.check_modes(request)
+    if request.enable_dhcp:
+        subnet_attributes.check_dhcp(request.cidr)
+    return request
 
 
 def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:

@@ -67,13 +67,7 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
         own = [route for route in changes.host_routes if route not in computed]
         after = msgspec.structs.replace(after, host_routes=subnet_attributes.check_host_routes(own, subnet.ip_version))
     if subnet.enable_dhcp and not after.enable_dhcp:
-        uses.check_modes(
-            subnet.ip_version,
-            subnet.cidr,
-            enable_dhcp=False,
-            ra_mode=subnet.ipv6_ra_mode,
-            address_mode=subnet.ipv6_address_mode,
-        )
+        uses.check_modes(after)
     if after.enable_dhcp and not subnet.enable_dhcp:
         subnet_attributes.check_dhcp(subnet.cidr)
     if after.cell is not None and capacity.changes_capacity(subnet, after):
