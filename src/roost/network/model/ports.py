@@ -58,37 +58,44 @@ class AddressPair(Struct, frozen=True, kw_only=True):
     mac_address: str | None = None
 
 
-class Port(Struct, frozen=True, kw_only=True):
+class PortAttributes(Struct, frozen=True, kw_only=True):
+    """What a port has and a client may ask for.
+
+    made_for: the server that Roost made it for, and with which it is deleted; None for a user's own.
+    """
+
+    network_id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    admin_state_up: bool = True
+    device_id: str = ""
+    device_owner: str = ""
+    host: str | None = None
+    vnic_type: str = "normal"
+    binding_profile: str = "{}"
+    tags: tuple[str, ...] = ()
+    made_for: str | None = None
+    allowed_address_pairs: tuple[AddressPair, ...] = ()
+
+
+class Port(PortAttributes, frozen=True, kw_only=True):
     """A port with its addresses.
 
-    made_for: the server that Roost made it for, None for a user's own. reserved_from: the port before a build reserved
-    it; None without a build. nic_tag: None for ports that clients see. Of hidden ones, the tag of the server's NIC on a
-    flat network, or "" where the owner is HELD_OWNER.
+    reserved_from: the port before a build reserved it; None without a build. nic_tag: None for ports that clients see.
+    Of hidden ones, the tag of the server's NIC on a flat network, or "" where the owner is HELD_OWNER.
     """
 
     id: str
-    network_id: str
-    project_id: str
-    name: str
-    description: str
     mac_address: str
-    admin_state_up: bool
-    device_id: str
-    device_owner: str
     ip_allocation: str
-    host: str | None
-    vnic_type: str
-    binding_profile: str
     vif_type: str
-    made_for: str | None
     reserved_from: PortOrigin | None
-    tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
     nic_tag: str | None = None
     port_security_enabled: bool = True
-    allowed_address_pairs: tuple[AddressPair, ...] = ()
     addresses: tuple[Address, ...] = ()
     """The last of the fields: store/ports.py reads a page in their order."""
 
@@ -163,28 +170,15 @@ class FixedIpRequest(Struct, frozen=True, kw_only=True):
     ip_address: str | None = None
 
 
-class PortRequest(Struct, frozen=True, kw_only=True):
+class PortRequest(PortAttributes, frozen=True, kw_only=True):
     """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
 
-    made_for: the server with which it is deleted. port_security_enabled: None for its network's.
+    port_security_enabled: None for its network's.
     """
 
-    network_id: str
-    project_id: str
-    name: str = ""
-    description: str = ""
     mac_address: str | None = None
-    admin_state_up: bool = True
-    device_id: str = ""
-    device_owner: str = ""
-    host: str | None = None
-    vnic_type: str = "normal"
-    binding_profile: str = "{}"
-    tags: tuple[str, ...] = ()
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
-    made_for: str | None = None
     port_security_enabled: bool | None = None
-    allowed_address_pairs: tuple[AddressPair, ...] = ()
 
 
 class PortChanges(Struct, frozen=True, kw_only=True):
