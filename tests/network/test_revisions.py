@@ -1,19 +1,21 @@
 """A request for what is not there, or that insists on a revision."""
 
 import pytest
+from msgspec.structs import replace
 from tests.network.parts import a_network
 
 from roost.network.errors import NetworkNotFound, RevisionNumberConstraintFailed
-from roost.network.rules.revisions import pick, pick_revision, refuse_other_revision
+from roost.network.rules.revisions import pick, pick_revision
 
 
 @pytest.mark.parametrize(("wanted", "refused"), [(None, False), (3, False), (2, True), (4, True), (0, True)])
 def test_only_the_revision_that_there_is_may_be_insisted_on(wanted: int | None, refused: bool) -> None:
+    network = replace(a_network(), revision=3)
     if not refused:
-        refuse_other_revision("Port", "p", has=3, wanted=wanted)
+        assert pick_revision([network], NetworkNotFound, "Network", "n", wanted) is network
         return
-    with pytest.raises(RevisionNumberConstraintFailed, match=f"^Port p has revision 3, not {wanted}"):
-        refuse_other_revision("Port", "p", has=3, wanted=wanted)
+    with pytest.raises(RevisionNumberConstraintFailed, match=f"^Network n has revision 3, not {wanted}"):
+        pick_revision([network], NetworkNotFound, "Network", "n", wanted)
 
 
 def test_what_was_not_read_is_not_there() -> None:

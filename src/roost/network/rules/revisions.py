@@ -24,11 +24,6 @@ def pick_revision(
 ) -> Revised:
     """Return the only row that was read. Raises `missing`, RevisionNumberConstraintFailed. revision: None for any."""
     row = pick(rows, missing, title, resource_id)
-    refuse_other_revision(title, resource_id, has=row.revision, wanted=revision)
+    if revision not in (None, row.revision):
+        raise RevisionNumberConstraintFailed(f"{title} {resource_id} has revision {row.revision}, not {revision}.")
     return row
-
-
-def refuse_other_revision(title: str, resource_id: str, *, has: int, wanted: int | None) -> None:
-    """Raise RevisionNumberConstraintFailed unless the resource has the wanted revision. wanted: None for any."""
-    if wanted is not None and has != wanted:
-        raise RevisionNumberConstraintFailed(f"{title} {resource_id} has revision {has}, not {wanted}.")
