@@ -57,21 +57,6 @@ class QuotaEnvelope(Struct, forbid_unknown_fields=True):
     quota: QuotaBody
 
 
-class QuotaDocument(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many a project may have; -1 for any number."""
-
-    network: int
-    subnet: int
-    port: int
-
-
-class ProjectQuotaDocument(QuotaDocument, kw_only=True, forbid_unknown_fields=True):
-    """The same, with the project that it is about."""
-
-    project_id: str
-    tenant_id: str
-
-
 class QuotaUsageDocument(Struct, forbid_unknown_fields=True):
     """One resource in detail; what is being made counts once it is there, so nothing is ever reserved."""
 
@@ -80,27 +65,29 @@ class QuotaUsageDocument(Struct, forbid_unknown_fields=True):
     reserved: int = 0
 
 
-class QuotaDetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many a project may have, and how many it has."""
-
-    network: QuotaUsageDocument
-    subnet: QuotaUsageDocument
-    port: QuotaUsageDocument
+def _document(name: str, kind: type, *more: Any, doc: str) -> type[Struct]:
+    """Return the type of a document with a value of this kind for each resource. more: its other fields."""
+    return body_type(f"{name}Document", *((resource, kind) for resource in RESOURCES), *more, doc=doc)
 
 
-QUOTA_DETAILS_ANSWER = body_type("QuotaDetailsAnswer", ("quota", QuotaDetailsDocument), doc="The answer with them.")
-QUOTA_DOCUMENTS = (QuotaDocument, ProjectQuotaDocument, QuotaDetailsDocument)
+QUOTA = _document("Quota", int, doc="How many a project may have; -1 for any number.")
+PROJECT_QUOTA = _document(
+    "ProjectQuota", int, ("project_id", str), ("tenant_id", str), doc="The same, with the project that it is about."
+)
+QUOTA_DETAILS = _document("QuotaDetails", QuotaUsageDocument, doc="How many a project may have, and how many it has.")
+QUOTA_DETAILS_ANSWER = body_type("QuotaDetailsAnswer", ("quota", QUOTA_DETAILS), doc="The answer with them.")
+QUOTA_DOCUMENTS = (QUOTA, PROJECT_QUOTA, QUOTA_DETAILS)
 """Of which `fields` leaves attributes out."""
 
 
 def quota_operations(context: Networks) -> Operations:
     """Return the operations of all projects' quotas, and of one project's."""
-    quota = answer("quota", QuotaDocument)
+    quota = answer("quota", QUOTA)
     get = partial(get_one, "quota", rule=GET_QUOTA, owner_may=True)
     return {
         "/v2.0/quotas": {
             "GET": get_few(
-                "quotas", ProjectQuotaDocument, partial(_list_all, context), key="project_id",
+                "quotas", PROJECT_QUOTA, partial(_list_all, context), key="project_id",
                 summary="quotas of the projects that have some of their own", rule=GET_QUOTA,
             )
         },
@@ -137,24 +124,24 @@ def _own_project(context: Networks, name: str, summary: str, doc: str) -> Mappin
     return {"GET": Operation(summary=summary, endpoint=show, result=answer(name, document))}
 
 
-async def _list_all(context: Networks, _request: Request) -> list[ProjectQuotaDocument]:
+async def _list_all(context: Networks, _request: Request) -> list[Struct]:
     quotas_by_project = await service.list_quotas(context)
-    return [ProjectQuotaDocument(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in quotas_by_project.items()]
+    return [PROJECT_QUOTA(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in quotas_by_project.items()]
 
 
-async def _read(context: Networks, request: Request) -> QuotaDocument:
-    return QuotaDocument(**await service.get_quotas(context, _project(request)))
+async def _read(context: Networks, request: Request) -> Struct:
+    return QUOTA(**await service.get_quotas(context, _project(request)))
 
 
-async def _read_default(context: Networks, request: Request) -> QuotaDocument:
+async def _read_default(context: Networks, request: Request) -> Struct:
     _project(request)
-    return QuotaDocument(**service.default_quotas(context))
+    return QUOTA(**service.default_quotas(context))
 
 
-async def _read_details(context: Networks, request: Request) -> QuotaDetailsDocument:
+async def _read_details(context: Networks, request: Request) -> Struct:
     usages = await service.get_details(context, _project(request))
     parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in usages.items()}
-    return QuotaDetailsDocument(**parts)
+    return QUOTA_DETAILS(**parts)
 
 
 async def _update(context: Networks, request: Request) -> dict[str, Any]:
@@ -166,7 +153,7 @@ async def _update(context: Networks, request: Request) -> dict[str, Any]:
             raise InvalidInput(f"{name} '{value}': the path names {project_id}.")
     check_limit = body.check_limit and not body.force
     quotas = await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit)
-    return {"quota": listing.show_fields(QuotaDocument(**quotas), request)}
+    return {"quota": listing.show_fields(QUOTA(**quotas), request)}
 
 
 async def _delete(context: Networks, request: Request) -> None:
