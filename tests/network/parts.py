@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.network.cloud import NEVER, PROJECT
 
-from roost.network.model.networks import Network, ProviderSource, Subnet
+from roost.network.model.networks import Network, Provider, ProviderSource, Subnet
 from roost.network.model.ports import Address, Port
 from roost.network.rules import addressing
 
@@ -45,6 +45,12 @@ def a_port(*addresses: Address, **fields: Any) -> Port:
         "updated_at": NEVER, "addresses": addresses,
     }  # fmt: skip
     return Port(**{**plain, **fields})
+
+
+def a_provider(
+    provider_uuid: str, physical_network: str | None, *subnets: Subnet, cell: str | None = None, name: str = "name"
+) -> Provider:
+    return Provider(id=provider_uuid, name=name, physical_network=physical_network, cell=cell, subnets=subnets)
 
 
 def a_source(provider_uuid: str = "n", *subnets: Subnet, **fields: Any) -> ProviderSource:

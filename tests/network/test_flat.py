@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
+from tests.network.parts import a_provider
 from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, SubnetInUse
@@ -16,7 +17,7 @@ from roost.network.model.networks import AddressRange, Host, Link, Network, Subn
 from roost.network.model.ports import Address, FixedIpRequest, Port, PortFilter, PortOrigin, PortRequest
 from roost.network.rules import addressing, flat, port_bindings
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
-from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
+from roost.network.rules.port_bindings import Assignment, Reservation
 from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import audit_ports
 from roost.network.service import networks as network_service
@@ -176,7 +177,7 @@ def test_a_port_gets_an_address_of_its_hosts_cell_which_its_server_claims(
 ) -> None:
     bind = PortBind(port_id="port", server_id="server", host="h", provider_uuid="p", revision=3, fixed_ip=fixed_ip)
     host = None if cell is None else Host(name="h", physical_networks=frozenset(), cell=cell)
-    behind = {"p": ReachableSubnets(None, (pool("p", "cell1"),), "cell1")}
+    behind = {"p": a_provider("p", None, pool("p", "cell1"), cell="cell1")}
     decided = port_bindings.decide_bind(bind, port, host, behind)
     if isinstance(decided, BindRefused):
         assert answer is not None

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.network.cloud import PROJECT
-from tests.network.parts import SLAAC, a_network, a_port, a_subnet, an_address
+from tests.network.parts import SLAAC, a_network, a_port, a_provider, a_subnet, an_address
 
-from roost.network.model.networks import Host
+from roost.network.model.networks import Host, Provider
 from roost.network.model.ports import Parting, Port, PortOrigin
 from roost.network.rules import port_bindings
-from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation, list_addresses_since
+from roost.network.rules.port_bindings import Assignment, Reservation, list_addresses_since
 from roost.platform.quotas import QuotaUsage
 from roost.seams.network import LOST_PORT, BindRefused, Bound, Nic, PortBind, PortsRefused, ServerNics
 
@@ -143,11 +143,11 @@ def bind(provider_uuid: str | None, **fields: Any) -> PortBind:
 
 FOUR, AUTO = a_subnet("four", "10.1.0.0/29"), a_subnet("auto", "2001:db8::/64", **SLAAC)
 PROVIDERS = {
-    "g1": ReachableSubnets("rack1", (FOUR, AUTO)),
-    "g2": ReachableSubnets("rack2", (FOUR,)),
-    "pool": ReachableSubnets(None, (FOUR,), "cell2"),
+    "g1": a_provider("g1", "rack1", FOUR, AUTO),
+    "g2": a_provider("g2", "rack2", FOUR),
+    "pool": a_provider("pool", None, FOUR, cell="cell2"),
 }
-ONLY_AUTO = {"a": ReachableSubnets("rack1", (AUTO,)), **PROVIDERS}
+ONLY_AUTO = {"a": a_provider("a", "rack1", AUTO), **PROVIDERS}
 HAS = replace(MADE, addresses=(an_address(OLD, provider_uuid="g1"),))
 THERE = replace(HAS, host="h1")
 
@@ -180,9 +180,7 @@ THERE = replace(HAS, host="h1")
          "Host h1 does not reach physical network rack2."),
     ],
 )  # fmt: skip
-def test_what_a_bind_changes(
-    wanted: PortBind, port: Port | None, providers: dict[str, ReachableSubnets], answer: Any
-) -> None:
+def test_what_a_bind_changes(wanted: PortBind, port: Port | None, providers: dict[str, Provider], answer: Any) -> None:
     decided = port_bindings.decide_bind(wanted, port, Host("h1", frozenset({"rack1"})), providers)
     if isinstance(decided, BindRefused):
         assert decided.reason == answer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.network.parts import SLAAC, a_network, a_port, a_subnet, an_address
+from tests.network.parts import SLAAC, a_network, a_port, a_provider, a_subnet, an_address
 
 from roost.network import errors
 from roost.network.errors import InvalidInput, PortChanged
@@ -34,9 +34,10 @@ def a_state(*subnets: Subnet, segmented: bool = False) -> NetworkState:
     providers = {subnet.provider_uuid for subnet in subnets}
     racks = {uuid: f"rack{uuid[1:]}" if uuid.startswith("g") else None for uuid in providers}
     return NetworkState(
-        network=a_network(segmented=segmented), subnets=subnets, physical_networks=racks,
-        names={uuid: rack for uuid, rack in racks.items() if rack},
-    )  # fmt: skip
+        network=a_network(segmented=segmented),
+        subnets=subnets,
+        providers={uuid: a_provider(uuid, rack, name=rack or uuid) for uuid, rack in racks.items()},
+    )
 
 
 ROUTED = a_state(RACK1, RACK2, segmented=True)
@@ -52,7 +53,7 @@ def plan(
 @pytest.mark.parametrize(("host", "reached"), [("h1", ["g1"]), ("h2", ["g2"]), ("nowhere", [])])
 def test_a_host_reaches_providers_of_its_physical_networks(host: str, reached: list[str]) -> None:
     state = replace(ROUTED, host=HOSTS[host], host_name=host)
-    assert [uuid for uuid in state.physical_networks if state.reaches(uuid)] == reached
+    assert [uuid for uuid in state.providers if state.reaches(uuid)] == reached
 
 
 STATES = {"routed": ROUTED, "plain": a_state(PLAIN), "no subnets": a_state()}

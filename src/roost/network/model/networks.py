@@ -226,6 +226,19 @@ class Holdings(Struct, frozen=True, kw_only=True):
     unclaimed_inside: int = 0
 
 
+class Provider(Struct, frozen=True, kw_only=True):
+    """A provider with its name for people, and the physical network or the cell of the hosts that reach it.
+
+    subnets: filled in only where a bind may need an address of them.
+    """
+
+    id: str
+    name: str
+    physical_network: str | None
+    cell: str | None
+    subnets: tuple[SubnetKind, ...] = ()
+
+
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.network.model.networks import Host, Network, SubnetKind
+from roost.network.model.networks import Host, Network, Provider
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Address, Given, NewPort, Parting, Port, PortOrigin
 from roost.network.rules import capacity, quotas, segments, uses
 from roost.network.rules.addressing import Demand
@@ -31,14 +31,6 @@ class Reservation(Struct, frozen=True):
     port_ids: tuple[str, ...]
     new: tuple[NewPort, ...]
     reserved: tuple[Port, ...]
-
-
-class ReachableSubnets(Struct, frozen=True):
-    """A provider's subnets, and the physical network or the cell of the hosts that reach them."""
-
-    physical_network: str | None
-    subnets: tuple[SubnetKind, ...] = ()
-    cell: str | None = None
 
 
 class Assignment(Struct, frozen=True):
@@ -160,7 +152,7 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
 
 
 def decide_bind(
-    bind: seam.PortBind, port: Port | None, host: Host | None, providers: Mapping[str, ReachableSubnets]
+    bind: seam.PortBind, port: Port | None, host: Host | None, providers: Mapping[str, Provider]
 ) -> seam.Bound | seam.BindRefused | Assignment | None:
     """Return what a bind changes of a port, or why it is refused.
 
@@ -212,7 +204,7 @@ def needs_automatic(bind: seam.PortBind, port: Port) -> bool:
     return bind.provider_uuid is None and not port.addresses and port.ip_allocation != NONE
 
 
-def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableSubnets]) -> Assignment | None:
+def _automatic(port: Port, host: Host | None, providers: Mapping[str, Provider]) -> Assignment | None:
     """Return the port's EUI-64 addresses on the best provider of its network that the host reaches; None for none.
 
     A provider where nothing has to be claimed is better, then one with more such addresses.

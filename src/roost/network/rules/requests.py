@@ -22,7 +22,7 @@ from roost.network.errors import (
     IpAddressGenerationFailureNoMatchingSubnet,
     PortChanged,
 )
-from roost.network.model.networks import Host, Network, Subnet, SubnetKind
+from roost.network.model.networks import Host, Network, Provider, Subnet, SubnetKind
 from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, capacity, segments, uses
 from roost.network.rules.addressing import Demand
@@ -39,19 +39,19 @@ IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
 class NetworkState(Struct, frozen=True, kw_only=True):
     """A network as read at one instant, and the host on which a port of it is to be.
 
-    physical_networks, names: by provider UUID. host_name: "" without a host. host: None for one that nobody reported.
+    providers: by UUID, those of the subnets. host_name: "" without a host. host: None for one that nobody reported.
     """
 
     network: Network
     subnets: tuple[Subnet, ...]
-    physical_networks: Mapping[str, str | None]
-    names: Mapping[str, str] = {}
+    providers: Mapping[str, Provider]
     host_name: str = ""
     host: Host | None = None
 
     def reaches(self, provider_uuid: str) -> bool:
         """Return whether the host reaches the provider."""
-        return segments.reaches(self.host, self.physical_networks.get(provider_uuid))
+        provider = self.providers.get(provider_uuid)
+        return provider is None or segments.reaches(self.host, provider.physical_network)
 
 
 class Placing(Struct, frozen=True):
@@ -165,8 +165,8 @@ def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
         return state
     subnets = tuple(subnet for subnet in state.subnets if subnet.id not in hidden)
     on = {subnet.provider_uuid for subnet in subnets}
-    reach = {uuid: reached for uuid, reached in state.physical_networks.items() if uuid in on}
-    return replace(state, subnets=subnets, physical_networks=reach)
+    providers = {uuid: provider for uuid, provider in state.providers.items() if uuid in on}
+    return replace(state, subnets=subnets, providers=providers)
 
 
 def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
@@ -256,27 +256,24 @@ def _refuse_unconnected(state: NetworkState) -> None:
     if state.host_name and not _reached(state):
         reported = sorted(state.host.physical_networks) if state.host else []
         why = f"it reports {', '.join(reported) or 'none'}" if state.host else "no agent has reported it"
-        needs = sorted({name for name in state.physical_networks.values() if name is not None})
+        physical_networks = {provider.physical_network for provider in state.providers.values()}
+        needs = sorted(name for name in physical_networks if name is not None)
         raise HostNotConnectedToAnySegment(
             f"Host {state.host_name} is not connected to any segment of network {state.network.id} that has a subnet: "
-            f"{why}. Have it report the physical network of {_list_providers(sorted(state.physical_networks), state)} "
+            f"{why}. Have it report the physical network of {_list_providers(sorted(state.providers), state)} "
             f"({_list_some(needs)}), or choose another host."
         )
 
 
 def _reached(state: NetworkState) -> list[str]:
-    return sorted(filter(state.reaches, state.physical_networks))
+    return sorted(filter(state.reaches, state.providers))
 
 
 def _list_providers(providers: Sequence[str], state: NetworkState) -> str:
     """Return the names and UUIDs of the first NAMES_SHOWN providers, and how many more there are."""
     kind = "segment" if state.network.segmented else "network"
-    return _list_some(
-        [
-            f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
-            for uuid in providers
-        ]
-    )
+    names = {uuid: provider.name for uuid, provider in state.providers.items() if provider.name != uuid}
+    return _list_some([f"{kind} {names[uuid]} ({uuid})" if uuid in names else f"{kind} {uuid}" for uuid in providers])
 
 
 def _list_some(words: Sequence[str]) -> str:

@@ -37,8 +37,7 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
     return NetworkState(
         network=network,
         subnets=subnets,
-        physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
-        names={uuid: provider.name for uuid, provider in providers.items()},
+        providers=providers,
         host_name=host_name,
         host=hosts[0] if hosts else None,
     )

@@ -6,14 +6,16 @@ addresses that NICs name, which are claimed here one by one. The network gives a
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from roost.network.errors import InvalidInput, PortChanged
-from roost.network.model.networks import Network, Subnet
+from roost.network.model.networks import Network, Provider, Subnet
 from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.leaving import find_plugged
 from roost.network.rules.macs import new_mac
-from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
+from roost.network.rules.port_bindings import Assignment, Reservation
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, availability, notices, quotas, releases
 from roost.network.service.claims import Intents
@@ -369,7 +371,7 @@ def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
 
 async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], ports_locked: Mapping[str, Port]
-) -> dict[str, ReachableSubnets]:
+) -> dict[str, Provider]:
     """Return provider UUID -> which hosts reach it, with its subnets, locked, where a bind is to get an address."""
     binds_with_ports = [(bind, ports_locked[bind.port_id]) for bind in binds if bind.port_id in ports_locked]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
@@ -377,7 +379,4 @@ async def _lock_providers(
     holding = {port.provider_uuid for port in ports_locked.values() if port.provider_uuid}
     locked = await address_rows.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await store.list_providers(tx, sorted(assigning | holding | locked.keys()))
-    return {
-        uuid: ReachableSubnets(provider.physical_network, locked.get(uuid, ()), provider.cell)
-        for uuid, provider in reach.items()
-    }
+    return {uuid: msgspec.structs.replace(provider, subnets=locked.get(uuid, ())) for uuid, provider in reach.items()}

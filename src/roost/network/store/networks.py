@@ -16,6 +16,7 @@ from roost.network.model.networks import (
     ListQuery,
     Network,
     NetworkOwner,
+    Provider,
     ProviderSource,
     Segment,
     Subnet,
@@ -344,15 +345,6 @@ LIST_PROVIDERS = f"""
 SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {PROVIDERS} AS p
 WHERE p.provider_uuid = ANY($1::uuid[])
 """  # noqa: S608 - a constant of this file
-
-
-class Provider(Struct, frozen=True):
-    """A provider with its physical network or cell, and its name for people."""
-
-    id: str
-    physical_network: str | None
-    name: str
-    cell: str | None
 
 
 async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
