@@ -127,7 +127,7 @@ async def _read_page(request: Request, context: Networks, kind: Listable[Any]) -
 def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str) -> list[D | dict[str, Any]]:
     """Return the documents that the query string asks for, in its order, with its fields.
 
-    kind: of the documents; every attribute filters and sorts. key: the attribute that identifies one.
+    kind: of the documents; every attribute filters and sorts, and none is null. key: the attribute that identifies one.
     Raises BadRequest, InvalidInput.
     """
     tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
@@ -339,12 +339,9 @@ def _some(item: D, named: frozenset[str], hidden: frozenset[str]) -> D | dict[st
     return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 
-def _sort_key(field: str, item: Struct) -> tuple[bool, Any]:
-    """Return what orders documents by a field: null comes first."""
+def _sort_key(field: str, item: Struct) -> int | str:
     value = getattr(item, field)
-    if value is None or value is UNSET:
-        return False, ""
-    return True, value if isinstance(value, (int, str)) else str(value)
+    return value if isinstance(value, int | str) else str(value)
 
 
 def _reverse(request: Request) -> bool:
