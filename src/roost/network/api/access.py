@@ -31,7 +31,6 @@ HIDEABLE: Mapping[str, tuple[str, ...]] = {
 
 Target = dict[str, str]
 D = TypeVar("D", bound=Struct)
-B = TypeVar("B", bound=Struct)
 
 
 class Verdict(Struct, frozen=True):
@@ -159,12 +158,10 @@ def hidden_of(document: Struct, request: Request) -> frozenset[str]:
     return frozenset() if access is None else access.verdict(document).hidden
 
 
-def owned(item: B, request: Request) -> B:
-    """Return the body of a POST, with the caller's own project unless it names one."""
+def project_of(request: Request) -> str | None:
+    """Return the caller's own project, if any: it owns what names no project."""
     access = access_of(request)
-    if access is None or not hasattr(item, "project_id") or given_project(item):
-        return item
-    return msgspec.structs.replace(item, project_id=access.caller.project_id)
+    return None if access is None else access.caller.project_id
 
 
 def given_project(item: Struct) -> str | None:

@@ -5,7 +5,6 @@ availabilities and quotas belong to no project. Whoever may not see them is refu
 """
 
 import re
-from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, target_of
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
-from roost.network.api.resources import Resource
+from roost.network.api.resources import AnyResource
 from roost.network.api.subnets import SUBNET
 from roost.network.api.tags import absent
 from roost.network.service import Networks
@@ -22,7 +21,7 @@ from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation
 
-OWNED: dict[str, Resource[Any]] = {resource.plural: resource for resource in (NETWORK, SUBNET, PORT)}
+OWNED: dict[str, AnyResource] = {resource.plural: resource for resource in (NETWORK, SUBNET, PORT)}
 """Collection -> its resource, of resources that belong to projects."""
 
 PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
@@ -59,7 +58,7 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
 
 
 async def _check_one(
-    networks: Networks, access: Access, resource: Resource[Any], operation: Operation, request: Request, named: str
+    networks: Networks, access: Access, resource: AnyResource, operation: Operation, request: Request, named: str
 ) -> None:
     """Raise why the caller may not do this to the resource. The endpoint answers for one that does not exist."""
     assert operation.rule is not None
@@ -79,7 +78,7 @@ async def _check_one(
         access.enforce_attributes(rule, item, target | target_of(None, device_owner=_device_owner(item)))
 
 
-async def _check_new(access: Access, resource: Resource[Any], operation: Operation, request: Request) -> None:
+async def _check_new(access: Access, resource: AnyResource, operation: Operation, request: Request) -> None:
     """Raise why the caller may not make one of these."""
     assert operation.rule is not None
     rule = operation.rule.name

@@ -1,21 +1,19 @@
 """Networks over HTTP: what clients send of them, decoded and checked; what is not served is refused by name."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from roost.network.api.bodies import parse_project, parse_segmentation_id, refuse_many, refuse_unserved
+from roost.network.api.bodies import parse_segmentation_id
 from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text
 from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, NetworkNotFound, SegmentsSetInConjunctionWithProviders
-from roost.network.model.networks import MTU_DEFAULT, Link, Network, NetworkChanges, NetworkRequest
+from roost.network.model.networks import MTU_DEFAULT, Link, NetworkChanges, NetworkRequest
 from roost.network.rules import documents
 from roost.network.rules.documents import NetworkDocument
 from roost.network.rules.links import refuse_link
-from roost.network.service import Networks
 from roost.network.service import networks as service
 from roost.platform.structs import copy_as
 
@@ -85,36 +83,11 @@ class NetworkUpdateBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=Tru
     segmentation_id: SegmentationId | UnsetType | None = field(default=UNSET, name="provider:segmentation_id")
 
 
-async def _create(context: Networks, bodies: Sequence[NetworkBody]) -> list[Network]:
-    refuse_many("segments", (body.segments for body in bodies))
-    return await service.create_networks(context, [_request(body, context.default_project) for body in bodies])
-
-
-async def _update(context: Networks, network_id: str, body: NetworkUpdateBody, revision: int | None) -> Network:
-    return await service.update_network(context, network_id, _changes(body, revision))
-
-
-NETWORK = Resource(
-    name="network",
-    plural="networks",
-    document=NetworkDocument,
-    missing=NetworkNotFound,
-    find=service.list_networks,
-    show=documents.network,
-    body=NetworkBody,
-    update_body=NetworkUpdateBody,
-    create=_create,
-    update=_update,
-    delete=service.delete_network,
-    defaults={"get": SEEN_NETWORK, "create": OWN, "update": OWN, "delete": OWN},
-)
-
-
-def _request(body: NetworkBody, default_project: str) -> NetworkRequest:
+def _request(body: NetworkBody, project_id: str) -> NetworkRequest:
     """Return what a body asks for. Raises InvalidInput, BadRequest, SegmentsSetInConjunctionWithProviders."""
-    refuse_unserved(body)
-    link = _link(LinkBody(**{name: getattr(body, name) for name in PROVIDER}))
-    if body.segments is not None and any(getattr(body, name) is not None for name in PROVIDER):
+    provider = copy_as(LinkBody, body)
+    link = _link(provider)
+    if body.segments is not None and provider != LinkBody():
         raise SegmentsSetInConjunctionWithProviders("Give segments, or provider attributes, not both.")
     links = [_link(part) for part in body.segments or ()]
     if None in links:
@@ -124,7 +97,7 @@ def _request(body: NetworkBody, default_project: str) -> NetworkRequest:
     return copy_as(
         NetworkRequest,
         body,
-        project_id=parse_project(body, default_project),
+        project_id=project_id,
         mtu=_mtu(body.mtu),
         links=tuple(part for part in links if part),
         flat=body.kind == "flat",
@@ -134,7 +107,6 @@ def _request(body: NetworkBody, default_project: str) -> NetworkRequest:
 
 def _changes(body: NetworkUpdateBody, revision: int | None) -> NetworkChanges:
     """Return what a body changes. Raises InvalidInput."""
-    refuse_unserved(body)
     link: dict[str, Any] = {name: value for name in PROVIDER if (value := getattr(body, name)) is not UNSET}
     if "segmentation_id" in link:
         link["segmentation_id"] = parse_segmentation_id(link["segmentation_id"])
@@ -168,3 +140,22 @@ def _mtu(number: int | str) -> int:
     if mtu > MTU_MAX:
         raise InvalidInput(f"mtu {number}: expected at most {MTU_MAX}, or 0 for the default.")
     return mtu
+
+
+NETWORK = Resource(
+    name="network",
+    plural="networks",
+    document=NetworkDocument,
+    missing=NetworkNotFound,
+    find=service.list_networks,
+    show=documents.network,
+    body=NetworkBody,
+    update_body=NetworkUpdateBody,
+    parts="segments",
+    request=_request,
+    changes=_changes,
+    create=service.create_networks,
+    update=service.update_network,
+    delete=service.delete_network,
+    defaults={"get": SEEN_NETWORK, "create": OWN, "update": OWN, "delete": OWN},
+)

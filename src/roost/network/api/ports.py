@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api.bodies import parse_project, parse_uuid, refuse_unserved, value_or_none
+from roost.network.api.bodies import parse_uuid, value_or_none
 from roost.network.api.fields import (
     AddressOrCidr,
     IpAddress,
@@ -138,48 +138,13 @@ async def _find(context: Networks, ids: Sequence[str]) -> list[Port]:
     return await service.list_ports(context, PortFilter(ids=tuple(ids)))
 
 
-async def _create(context: Networks, bodies: Sequence[PortBody]) -> list[Port]:
-    tags = [_nic_tag(body.profile) for body in bodies]
-    if len(bodies) == 1 and tags[0] is not None:
-        request = _new_agent_port(bodies[0], tags[0], context.default_project)
-        return [await old_agents.take_port(context, request)]
-    if any(tags):
-        raise InvalidInput(f"binding:profile: {NIC_KEY}: an agent makes one port at a time.")
-    return await service.create_ports(context, [_request(body, context.default_project) for body in bodies])
-
-
-async def _update(context: Networks, port_id: str, body: PortUpdateBody, revision: int | None) -> Port:
-    if (tag := _nic_tag(body.profile)) is not None:
-        port = await service.get_port(context, port_id)
-        return await old_agents.take_port(context, _agent_port(body, tag, port, revision))
-    return await service.update_port(context, port_id, _changes(body, revision))
-
-
-PORT = Resource(
-    name="port",
-    plural="ports",
-    document=PortDocument,
-    missing=PortNotFound,
-    find=_find,
-    page=service.list_page,
-    show=documents.port,
-    body=PortBody,
-    update_body=PortUpdateBody,
-    create=_create,
-    update=_update,
-    delete=service.delete_port,
-    defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_UNUSED_PORT},
-)
-
-
-def _request(body: PortBody, default_project: str) -> PortRequest:
+def _request(body: PortBody, project_id: str) -> PortRequest:
     """Return what a body asks for. Raises InvalidInput, BadRequest."""
-    refuse_unserved(body)
     return copy_as(
         PortRequest,
         body,
         network_id=parse_uuid("network_id", body.network_id),
-        project_id=parse_project(body, default_project),
+        project_id=project_id,
         mac_address=body.mac_address or None,
         host=body.host_id or None,
         binding_profile=profile_text(body.profile or {}),
@@ -191,7 +156,6 @@ def _request(body: PortBody, default_project: str) -> PortRequest:
 
 def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     """Return what a body changes. Raises InvalidInput."""
-    refuse_unserved(body)
     return copy_as(
         PortChanges,
         body,
@@ -203,12 +167,28 @@ def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     )
 
 
-def _nic_tag(profile: Profile | None) -> str | None:
+async def _create(context: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
+    tags = [_nic_tag(request.binding_profile) for request in wanted]
+    if len(wanted) == 1 and tags[0] is not None:
+        return [await old_agents.take_port(context, _new_agent_port(wanted[0], tags[0]))]
+    if any(tags):
+        raise InvalidInput(f"binding:profile: {NIC_KEY}: an agent makes one port at a time.")
+    return await service.create_ports(context, wanted)
+
+
+async def _update(context: Networks, port_id: str, changes: PortChanges) -> Port:
+    if (tag := _nic_tag(changes.binding_profile)) is not None:
+        port = await service.get_port(context, port_id)
+        return await old_agents.take_port(context, _agent_port(changes, tag, port))
+    return await service.update_port(context, port_id, changes)
+
+
+def _nic_tag(profile: str | None) -> str | None:
     """Return the tag of the NIC for which its host's agent takes a port; None for a port of a client.
 
     Raises InvalidInput.
     """
-    raw = (profile or {}).get(NIC_KEY)
+    raw = msgspec.json.decode(profile, type=Profile).get(NIC_KEY) if profile and NIC_KEY in profile else None
     if raw is None:
         return None
     try:
@@ -217,22 +197,20 @@ def _nic_tag(profile: Profile | None) -> str | None:
         raise InvalidInput(f"binding:profile: {NIC_KEY}: expected the tag of a NIC: {error}") from error
 
 
-def _new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
-    """Return an agent's request to make a port for a NIC on its host. Raises InvalidInput, BadRequest."""
-    request = _request(body, default_project)
+def _new_agent_port(request: PortRequest, tag: str) -> AgentPort:
+    """Return an agent's request to make a port for a NIC on its host. Raises InvalidInput."""
     addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
     nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
     return _on_host(nic, request.device_id, request.project_id, request.device_owner, request.host)
 
 
-def _agent_port(body: PortUpdateBody, tag: str, port: Port, revision: int | None) -> AgentPort:
-    """Return an agent's request to bind an existing port to its host. Raises InvalidInput, BadRequest."""
-    changes = _changes(body, revision)
+def _agent_port(changes: PortChanges, tag: str, port: Port) -> AgentPort:
+    """Return an agent's request to bind an existing port to its host. Raises InvalidInput."""
     server_id = parse_uuid("device_id", changes.device_id or "")
     nic = Nic(tag=tag, network_id=port.network_id)
     if nic.port_id_of(server_id) != port.id:
         nic = Nic(tag=tag, port_id=port.id)
-    revision = port.revision if revision is None else revision
+    revision = port.revision if changes.revision is None else changes.revision
     return _on_host(nic, server_id, port.project_id, changes.device_owner or "", changes.host, revision)
 
 
@@ -300,3 +278,22 @@ def _depth(value: Any) -> int:
         depth += 1
         level = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
     return depth
+
+
+PORT = Resource(
+    name="port",
+    plural="ports",
+    document=PortDocument,
+    missing=PortNotFound,
+    find=_find,
+    page=service.list_page,
+    show=documents.port,
+    body=PortBody,
+    update_body=PortUpdateBody,
+    request=_request,
+    changes=_changes,
+    create=_create,
+    update=_update,
+    delete=service.delete_port,
+    defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_UNUSED_PORT},
+)

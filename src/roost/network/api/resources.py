@@ -4,14 +4,15 @@ import re
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import cache, partial
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 
 from roost.network.api import listing
-from roost.network.api.access import owned
+from roost.network.api.access import project_of
+from roost.network.api.bodies import parse_project, refuse_many, refuse_unserved
 from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind
@@ -22,6 +23,8 @@ from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule, Schema
 
 T = TypeVar("T")
+W = TypeVar("W")
+C = TypeVar("C")
 B = TypeVar("B", bound=Struct)
 D = TypeVar("D", bound=Struct)
 Read = Callable[[Request], Awaitable[T]]
@@ -86,18 +89,22 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
         return get_one(self.name, result, read, summary=f"one {self.name}", rule=self.rule("get"))
 
 
-class Resource(Collection[T], frozen=True, kw_only=True):
+class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
     """One kind of resource that the API shows and clients make.
 
-    body, update_body: one in a POST and in a PUT. create: takes bodies, and returns what is made, in their order.
-    update: takes the id, the body and the revision that it must have (None: any).
+    body, update_body: one in a POST and in a PUT. parts: an attribute of bodies whose lists are limited together, if
+    any. request: what a body asks for, of the project that is to own it. changes: what a body changes, if the resource
+    has the revision (None: any). create: returns what is made, in order.
     """
 
     name: Kind
     body: type[Struct]
     update_body: type[Struct]
-    create: Callable[[Networks, Sequence[Any]], Awaitable[Sequence[T]]]
-    update: Callable[[Networks, str, Any, int | None], Awaitable[T]]
+    parts: str | None = None
+    request: Callable[[Any, str], W]
+    changes: Callable[[Any, int | None], C]
+    create: Callable[[Networks, Sequence[W]], Awaitable[Sequence[T]]]
+    update: Callable[[Networks, str, C], Awaitable[T]]
     delete: Delete
 
     async def read(self, request: Request, envelope: type[B], *, may_unwrap: bool = True) -> B:
@@ -151,8 +158,13 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             is_single = getattr(body, self.plural) is UNSET
             if is_single == (getattr(body, self.name) is UNSET):
                 raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
-            bodies = [owned(item, request) for item in self.bodies_in(body)]
-            shown = [listing.show_made(self.show(item), request) for item in await self.create(context, bodies)]
+            bodies, owner = self.bodies_in(body), project_of(request) or context.default_project
+            if self.parts is not None:
+                refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
+            for item in bodies:
+                refuse_unserved(item)
+            requests = [self.request(item, parse_project(item, owner)) for item in bodies]
+            shown = [listing.show_made(self.show(item), request) for item in await self.create(context, requests)]
             return {self.name: shown[0]} if is_single else {self.plural: shown}
 
         return Operation(
@@ -166,7 +178,8 @@ class Resource(Collection[T], frozen=True, kw_only=True):
         async def update(request: Request) -> dict[str, Any]:
             resource_id = self.id_of(request)
             body = getattr(await self.read(request, envelope), self.name)
-            changed = await self.update(context, resource_id, body, revision(request))
+            refuse_unserved(body)
+            changed = await self.update(context, resource_id, self.changes(body, revision(request)))
             return {self.name: listing.show_made(self.show(changed), request)}
 
         return Operation(
@@ -182,6 +195,9 @@ class Resource(Collection[T], frozen=True, kw_only=True):
             summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=delete,
             rule=self.rule("delete"), status=204, errors=(409, 412),
         )  # fmt: skip
+
+
+AnyResource = Resource[Any, Any, Any]
 
 
 def path_id(request: Request, absent: Callable[[str], NotFound]) -> str:

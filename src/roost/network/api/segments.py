@@ -1,7 +1,5 @@
 """Segments over HTTP: what clients send of them, decoded and checked."""
 
-from collections.abc import Sequence
-
 from msgspec import UNSET, Struct, UnsetType
 
 from roost.network.api.bodies import parse_segmentation_id, parse_uuid
@@ -9,11 +7,10 @@ from roost.network.api.fields import NetworkType, SegmentationId, Text
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
-from roost.network.model.networks import Segment, SegmentChanges, SegmentRequest
+from roost.network.model.networks import SegmentChanges, SegmentRequest
 from roost.network.rules import documents
 from roost.network.rules.documents import SegmentDocument, Uuid
 from roost.network.rules.links import refuse_link
-from roost.network.service import Networks
 from roost.network.service import networks as service
 from roost.platform.structs import copy_as
 
@@ -38,17 +35,25 @@ class SegmentUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
     description: Text | UnsetType | None = UNSET
 
 
-async def _create(context: Networks, bodies: Sequence[SegmentBody]) -> list[Segment]:
-    return await service.create_segments(context, [_request(body) for body in bodies])
+def _request(body: SegmentBody, _project_id: str) -> SegmentRequest:
+    """Return what a body asks for. Raises InvalidInput."""
+    request = copy_as(
+        SegmentRequest,
+        body,
+        network_id=parse_uuid("network_id", body.network_id),
+        description=body.description or "",
+        segmentation_id=parse_segmentation_id(body.segmentation_id),
+    )
+    refuse_link(request.link)
+    return request
 
 
-async def _update(context: Networks, segment_id: str, body: SegmentUpdateBody, revision: int | None) -> Segment:
-    changes = SegmentChanges(
+def _changes(body: SegmentUpdateBody, revision: int | None) -> SegmentChanges:
+    return SegmentChanges(
         name=None if body.name is UNSET else body.name or "",
         description=None if body.description is UNSET else body.description or "",
         revision=revision,
     )
-    return await service.update_segment(context, segment_id, changes)
 
 
 SEGMENT = Resource(
@@ -60,21 +65,10 @@ SEGMENT = Resource(
     show=documents.segment,
     body=SegmentBody,
     update_body=SegmentUpdateBody,
-    create=_create,
-    update=_update,
+    request=_request,
+    changes=_changes,
+    create=service.create_segments,
+    update=service.update_segment,
     delete=service.delete_segment,
     defaults={"get": ADMIN, "create": ADMIN, "update": ADMIN, "delete": ADMIN},
 )
-
-
-def _request(body: SegmentBody) -> SegmentRequest:
-    """Return what a body asks for. Raises InvalidInput."""
-    request = copy_as(
-        SegmentRequest,
-        body,
-        network_id=parse_uuid("network_id", body.network_id),
-        description=body.description or "",
-        segmentation_id=parse_segmentation_id(body.segmentation_id),
-    )
-    refuse_link(request.link)
-    return request

@@ -6,16 +6,15 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network.api import listing
-from roost.network.api.bodies import parse_project, parse_uuid, refuse_many, refuse_unserved
+from roost.network.api.bodies import parse_uuid
 from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
-from roost.network.model.networks import HostRoute, ListFilter, Subnet, SubnetChanges, SubnetRequest
+from roost.network.model.networks import HostRoute, ListFilter, SubnetChanges, SubnetRequest
 from roost.network.rules import addressing, documents, subnet_attributes, uses
 from roost.network.rules.documents import SubnetDocument, Uuid, described
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
-from roost.network.service import Networks
 from roost.network.service import subnets as service
 from roost.platform.structs import copy_as
 
@@ -93,39 +92,11 @@ class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True)
     segment_id: Uuid | UnsetType | None = UNSET
 
 
-async def _create(context: Networks, bodies: Sequence[SubnetBody]) -> list[Subnet]:
-    refuse_many("allocation_pools", (body.allocation_pools for body in bodies))
-    return await service.create_subnets(context, [_request(body, context.default_project) for body in bodies])
-
-
-async def _update(context: Networks, subnet_id: str, body: SubnetUpdateBody, revision: int | None) -> Subnet:
-    return await service.update_subnet(context, subnet_id, _changes(body, revision))
-
-
-SUBNET = Resource(
-    name="subnet",
-    plural="subnets",
-    document=SubnetDocument,
-    missing=SubnetNotFound,
-    find=service.list_subnets,
-    show=documents.subnet,
-    body=SubnetBody,
-    update_body=SubnetUpdateBody,
-    create=_create,
-    update=_update,
-    delete=service.delete_subnet,
-    defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
-    others={"shared": lambda request: [ListFilter("shared", listing.flags(request, "shared"))]},
-)
-"""`shared` is the network's: it filters subnets, which do not show it. Source: neutron-lib, definitions/subnet.py."""
-
-
-def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
+def _request(body: SubnetBody, project_id: str) -> SubnetRequest:
     """Return what a body asks for.
 
     Raises InvalidInput, BadRequest, what addressing.plan_subnet, uses.check_modes and checks of attributes raise.
     """
-    refuse_unserved(body)
     if body.cidr is UNSET:
         raise InvalidInput("cidr: a subnet needs one, like 192.0.2.0/24: Roost has no subnet pools to take it from.")
     if body.ip_version not in (4, 6):
@@ -143,7 +114,7 @@ def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
         body,
         network_id=parse_uuid("network_id", body.network_id),
         segment_id=None if body.segment_id is None else parse_uuid("segment_id", body.segment_id),
-        project_id=parse_project(body, default_project),
+        project_id=project_id,
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
         dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), body.ip_version),
@@ -159,7 +130,6 @@ def _request(body: SubnetBody, default_project: str) -> SubnetRequest:
 
 def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
     """Return what a body changes. Raises InvalidInput."""
-    refuse_unserved(body)
     pools, segment_id = body.allocation_pools, body.segment_id
     return copy_as(
         SubnetChanges,
@@ -175,3 +145,24 @@ def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
 
 def _routes(items: Sequence[HostRouteBody]) -> tuple[HostRoute, ...]:
     return tuple(HostRoute(item.destination, item.nexthop) for item in items)
+
+
+SUBNET = Resource(
+    name="subnet",
+    plural="subnets",
+    document=SubnetDocument,
+    missing=SubnetNotFound,
+    find=service.list_subnets,
+    show=documents.subnet,
+    body=SubnetBody,
+    update_body=SubnetUpdateBody,
+    parts="allocation_pools",
+    request=_request,
+    changes=_changes,
+    create=service.create_subnets,
+    update=service.update_subnet,
+    delete=service.delete_subnet,
+    defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
+    others={"shared": lambda request: [ListFilter("shared", listing.flags(request, "shared"))]},
+)
+"""`shared` is the network's: it filters subnets, which do not show it. Source: neutron-lib, definitions/subnet.py."""

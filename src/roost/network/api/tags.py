@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -10,7 +9,7 @@ from starlette.requests import Request
 from roost.network.api.fields import Tags
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
-from roost.network.api.resources import Resource, path_id
+from roost.network.api.resources import AnyResource, path_id
 from roost.network.api.segments import SEGMENT
 from roost.network.api.subnets import SUBNET
 from roost.network.errors import TagResourceNotFound
@@ -68,7 +67,7 @@ def tag_operations(context: Networks) -> Operations:
     }
 
 
-def _operation(context: Networks, resource: Resource[Any], does: TagMethod, *, of_all: bool) -> Operation:
+def _operation(context: Networks, resource: AnyResource, does: TagMethod, *, of_all: bool) -> Operation:
     reads, shows = of_all and does.adds, of_all and does.status != 204
 
     async def serve(request: Request) -> dict[str, service.Tags] | None:
@@ -87,12 +86,12 @@ def _operation(context: Networks, resource: Resource[Any], does: TagMethod, *, o
     )  # fmt: skip
 
 
-def absent(resource: Resource[Any], named: str) -> TagResourceNotFound:
+def absent(resource: AnyResource, named: str) -> TagResourceNotFound:
     """Return the error for a resource that does not exist, of which the tags are asked for."""
     return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
 
 
-def _rule(verb: str, resource: Resource[Any]) -> Rule:
+def _rule(verb: str, resource: AnyResource) -> Rule:
     """Return the rule of a resource's tags: who sees it sees them, who changes it changes them.
 
     Source: Neutron 29, which has not renamed that of segments'.
