@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.network.parts import SLAAC, a_port, a_source, a_subnet, an_address
 
 from roost.network.model.networks import AddressRange
-from roost.network.model.ports import BuildPort, FreeChange, Port
+from roost.network.model.ports import FreeChange, Port, PortOrigin
 from roost.network.rules import addressing, drift, segments
 from roost.network.rules.drift import (
     PORT_LATE,
@@ -62,8 +62,17 @@ def test_nothing_of_a_server_that_is_at_work_has_drifted() -> None:
             assert judge_server_port(port(**dict(zip(FACTS, answers, strict=True))), server) is None
 
 
-def port(**facts: bool) -> BuildPort:
-    return BuildPort(id="p", name="", device_id="s", revision=1, **dict.fromkeys(FACTS, False) | facts)
+def test_a_port_of_no_server_is_left_to_its_owner() -> None:
+    assert judge_server_port(replace(port(), device_owner="network:router_interface"), None) is None
+
+
+def port(**facts: bool) -> Port:
+    """Return a server's port. reserved: it, or an address of it; port_reserved: it."""
+    address = an_address("10.0.0.2", assigned_for="s" if facts.get("reserved") else None)
+    return a_port(
+        address, device_id="s", device_owner="compute:nova", made_for="s" if facts.get("made_by_roost") else None,
+        reserved_from=PortOrigin() if facts.get("port_reserved") else None, host="h" if facts.get("bound") else None,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

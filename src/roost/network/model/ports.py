@@ -147,22 +147,6 @@ class Binding(Struct, frozen=True, kw_only=True):
     active: bool = True
 
 
-class BuildPort(Struct, frozen=True, kw_only=True):
-    """A server's port: made by Roost, reserved by a build, or attached by a user.
-
-    reserved: a build has the port or an address of it. port_reserved: a build has the port itself.
-    """
-
-    id: str
-    name: str
-    device_id: str
-    made_by_roost: bool
-    reserved: bool
-    port_reserved: bool
-    bound: bool
-    revision: int
-
-
 class FixedIpRequest(Struct, frozen=True, kw_only=True):
     """One address that a client asks for: by its subnet, by itself, or both."""
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import asdict
 
 from roost.network.model.networks import AddressRange, ProviderSource
-from roost.network.model.ports import BuildPort, Port
+from roost.network.model.ports import Port
 from roost.network.rules import addressing, segments
 from roost.network.rules.holdings import claim_of
+from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.ranges import holds, join
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
@@ -59,16 +60,18 @@ FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
 # fmt: on
 
 
-def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | None:
+def judge_server_port(port: Port, server: ServerState | None) -> Drift | None:
     """Return the drift of a port that names a server as its device, if any. server: None when it does not exist."""
     going = server is not None and (server.claiming or server.unfinished)  # R9
-    if not going and (port.made_by_roost or port.reserved):
+    is_of_build = port.made_for is not None or port.reserved_from is not None
+    is_reserved = port.reserved_from is not None or any(item.assigned_for is not None for item in port.addresses)
+    if not going and (is_of_build or is_reserved):
         kind, says = PORT_STRAY, "neither runs nor is being built"
-    elif server is None:
+    elif server is None and is_of_server(port.device_owner):
         kind, says = PORT_UNOWNED, "does not exist"
-    elif not port.reserved or server.unfinished:
+    elif server is None or not is_reserved or server.unfinished:
         return None
-    elif (port.made_by_roost or port.port_reserved) and not port.bound:
+    elif is_of_build and port.host is None:
         # The server's own ports were bound before it ran: a conductor that lost its lease made or reserved this later.
         kind, says = PORT_LATE, "runs without it"
     else:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model.ports import BuildPort, PortFilter
+from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import drift as rules
 from roost.network.rules import flat
 from roost.network.rules.holdings import claim_of, port_claim
@@ -27,12 +27,11 @@ from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClai
 PAGE = 500
 UNREACHED_MAX = 10_000
 
-PortFindings = Sequence[Finding[str, BuildPort]]
+PortFindings = Sequence[Finding[str, Port]]
 
 
-async def _list_server_ports(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    async for page in stored_pages(networks.database, store.list_build_ports, lambda port: port.id, limit=PAGE):
-        yield [port.id for port in page if is_server_id(port.device_id)]
+def _list_server_ports(networks: Networks) -> AsyncIterator[Sequence[str]]:
+    return stored_pages(networks.database, store.list_server_ports, str, limit=PAGE)
 
 
 async def _find_server_ports(networks: Networks, port_ids: Sequence[str]) -> PortFindings:
@@ -41,8 +40,8 @@ async def _find_server_ports(networks: Networks, port_ids: Sequence[str]) -> Por
     A port is read before its server is asked for: a server that is at work exists before its ports do.
     """
     async with networks.database.connection() as connection:
-        read = await store.list_build_ports(connection, after="", limit=len(port_ids), ids=port_ids)
-    of_servers = [port for port in read if is_server_id(port.device_id)]
+        ports_read = await port_rows.list_ports(connection, PortFilter(ids=tuple(port_ids), hidden=True))
+    of_servers = [port for port in ports_read if is_server_id(port.device_id)]
     if not of_servers:
         return []
     servers = await networks.compute.get_server_states(sorted({port.device_id for port in of_servers}))
@@ -58,7 +57,7 @@ async def _release(networks: Networks, findings: PortFindings, *, restore: bool)
 
 async def _drop_late(networks: Networks, findings: PortFindings) -> list[str]:
     for port in (finding.fact for finding in findings):
-        if not port.made_by_roost:
+        if port.made_for is None:
             await builds.give_back_port(networks, port.id, revision=port.revision)
             continue
         with suppress(PortNotFound, RevisionNumberConstraintFailed):  # somebody is at it: next time

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from roost.network.model.networks import AddressRange
-from roost.network.model.ports import BuildPort, StrayAddress
+from roost.network.model.ports import StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC
@@ -146,21 +146,15 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
     return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
 
 
-LIST_BUILD_PORTS = """
--- network.audit_build_ports
-SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made_by_roost,
-    p.reserved_from IS NOT NULL OR EXISTS (
-        SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved,
-    p.reserved_from IS NOT NULL AS port_reserved, p.host IS NOT NULL AS bound, p.revision
-FROM network.port p
-WHERE ($1::uuid IS NULL OR p.id > $1) AND ($3::uuid[] IS NULL OR p.id = ANY($3)) AND p.device_id <> ''
+LIST_SERVER_PORTS = """
+-- network.audit_server_ports
+SELECT p.id FROM network.port p
+WHERE ($1::uuid IS NULL OR p.id > $1) AND p.device_id <> ''
     AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')
 ORDER BY p.id LIMIT $2
 """
 
 
-async def list_build_ports(
-    tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None
-) -> list[BuildPort]:
-    """Return a page of the ports that belong to servers, by id. ids: only these."""
-    return [BuildPort(**row) for row in await tx.fetch(LIST_BUILD_PORTS, after or None, limit, ids)]
+async def list_server_ports(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """Return a page of the ports that belong to servers, by id."""
+    return [row["id"] for row in await tx.fetch(LIST_SERVER_PORTS, after or None, limit)]
