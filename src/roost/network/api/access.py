@@ -164,11 +164,6 @@ def project_of(request: Request) -> str | None:
     return None if access is None else access.caller.project_id
 
 
-def given_project(item: Struct) -> str | None:
-    """Return the project that a body names, if any."""
-    return getattr(item, "project_id", None) or getattr(item, "tenant_id", None)
-
-
 @cache
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
     """Return (name, name in the API, default) of every field of a struct. Cached: a body may have many structs."""

@@ -41,7 +41,7 @@ def parse_segmentation_id(number: int | str | None) -> int | None:
     return int(number)
 
 
-def parse_project(body: Any, default: str) -> str:
+def parse_project(body: Any, default: T) -> str | T:
     """Return the owner: `project_id`, or `tenant_id`, its old name. Raises BadRequest if they differ."""
     projects = {project for project in (body.project_id, body.tenant_id) if project}
     if len(projects) > 1:

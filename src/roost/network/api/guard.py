@@ -9,7 +9,8 @@ import re
 from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, target_of
+from roost.network.api.access import ACCESS_KEY, Access, Target, target_of
+from roost.network.api.bodies import parse_project
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
 from roost.network.api.resources import AnyResource
@@ -84,7 +85,7 @@ async def _check_new(access: Access, resource: AnyResource, operation: Operation
     rule = operation.rule.name
     body: Struct = await resource.read(request, operation.body)
     for item in resource.bodies_in(body):
-        project_id = given_project(item) or access.caller.project_id
+        project_id = parse_project(item, access.caller.project_id)
         if project_id != access.caller.project_id and not access.privileged:
             raise BadRequest(
                 "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires "
