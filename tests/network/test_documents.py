@@ -26,8 +26,10 @@ def test_a_network_shows_its_one_segment_as_its_own_and_several_apart() -> None:
 
 
 def test_a_segment_shows_its_times_to_the_second() -> None:
-    fields = {"network_type": "vlan", "physical_network": "red", "segmentation_id": 7, "revision": 1}
-    segment = Segment(id="g", network_id="n", name=None, description="", created_at=NEVER, updated_at=NEVER, **fields)
+    segment = Segment(
+        id="g", network_id="n", name=None, description="", network_type="vlan", physical_network="red",
+        segmentation_id=7, revision=1, created_at=NEVER, updated_at=NEVER,
+    )  # fmt: skip
     shown = documents.segment(segment)
     assert (shown.id, shown.physical_network, shown.created_at) == ("g", "red", NEVER.strftime("%Y-%m-%dT%H:%M:%SZ"))
 

@@ -76,9 +76,8 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
 
 
 def _gateway(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
-    if changes.gateway_ip is UNSET or changes.gateway_ip is None:
+    if not isinstance(changes.gateway_ip, str):
         return subnet.gateway_ip if changes.gateway_ip is UNSET else None
-    assert isinstance(changes.gateway_ip, str)
     gateway = addressing.parse(changes.gateway_ip)
     addressing.refuse_gateway(subnet.cidr, gateway)
     shown = addressing.show(gateway)
