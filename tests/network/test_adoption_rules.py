@@ -7,7 +7,7 @@ from tests.network.cloud import NEVER
 
 from roost.network.model.networks import Holdings, ProviderSource, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, Port
-from roost.network.rules.adoptions import claims_of, plan_adoption, without_reserved
+from roost.network.rules.unknown_guests import claims_of, plan_adoption, without_reserved
 from roost.seams.placement import ConsumerClaim
 from roost.seams.unknown_guests import AdoptedNic, Adoption
 

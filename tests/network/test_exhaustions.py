@@ -7,7 +7,7 @@ from tests.network.cloud import NEVER
 from tests.network.parts import a_network, a_subnet
 
 from roost.network.model.networks import Network, Segment, SubnetKind
-from roost.network.rules.exhaustions import Room, named, sentence
+from roost.network.rules.availability import Room, named, sentence
 from roost.seams.addresses import Counts, show_exhausted, show_free
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from roost.network.model.networks import Host, ProviderSource
-from roost.network.rules.gaps import find_gaps
+from roost.network.rules.segments import find_gaps
 
 
 class OfCidr:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from roost.network.model.ports import Address, Port
 from roost.network.model.unknown_guests import LeftNic
-from roost.network.rules.leaving import find_plugged, list_leaving
 from roost.network.rules.port_bindings import is_server_id
+from roost.network.rules.unknown_guests import find_plugged, list_leaving
 
 SERVER, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 ONE, TWO = (

@@ -11,7 +11,7 @@ from roost.network.model.networks import AddressRange, HostRoute, Network, Segme
 from roost.network.model.ports import Address
 from roost.network.rules import addressing
 from roost.network.rules.holdings import claim_of, port_claim
-from roost.network.rules.subnet_updates import SubnetContext, decide_update
+from roost.network.rules.subnet_attributes import SubnetContext, decide_update
 
 SUBNET = a_subnet(
     cidr="10.0.0.0/24", pools=(AddressRange(addressing.parse("10.0.0.10"), addressing.parse("10.0.0.19")),)

@@ -1,6 +1,7 @@
-"""Counts the addresses of networks and subnets: in all, in pools, used, free.
+"""Counts the addresses of networks and subnets: in all, in pools, used, free. Says where none is free.
 
-Counts are whole numbers of any size: an IPv6 subnet has more addresses than 64 bits can count.
+Counts are whole numbers of any size: an IPv6 subnet has more addresses than 64 bits can count. Ports and servers get
+the same sentence where none is free, in the words of a server's fault: roost.seams.addresses.
 Source: Neutron's extensions network-ip-availability and network-ip-availability-details.
 """
 
@@ -9,8 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.network.model.networks import HeldCounts, Network, Subnet
+from roost.network.model.networks import HeldCounts, Network, Segment, Subnet, SubnetKind
 from roost.network.rules import addressing
+from roost.seams import addresses as seam
+from roost.seams.unknown_guests import held_sentence
+
+ROOMS_MAX = 32
+"""Segments or subnets that a sentence lists one by one."""
 
 
 class Counts(Struct, frozen=True, kw_only=True):
@@ -99,3 +105,32 @@ def _counts(subnet: Subnet, held: HeldCounts) -> Counts:
 
 def _add_up(parts: Sequence[Counts]) -> Counts:
     return Counts(**{name: sum(getattr(part, name) for part in parts) for name in Counts.__struct_fields__})
+
+
+class Room(Struct, frozen=True):
+    """A segment, a subnet or a whole network, and what it has."""
+
+    name: str
+    counts: seam.Counts
+
+
+def named(item: Network | Segment | SubnetKind) -> str:
+    """Return the kind, the name if it has one, and the id, so that an error says which one it is."""
+    kind = "subnet" if isinstance(item, SubnetKind) else "segment" if isinstance(item, Segment) else "network"
+    return f"{kind} {item.name} ({item.id})" if item.name else f"{kind} {item.id}"
+
+
+def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, held: int = 0) -> str:
+    """Return the sentence that no address is free on what `full` names.
+
+    rooms: all that the network has, the full ones too. held: how many of its addresses unknown guests hold.
+    """
+    called, counts = network.name or network.id, [room.counts for room in rooms]
+    head = seam.show_exhausted(called, counts) or f"Addresses of network {called}"
+    several = len(rooms) > 1 or network.segmented
+    shown = [(f"{room.name} " if several else "") + seam.show_free([room.counts], counts) for room in rooms[:ROOMS_MAX]]
+    if len(rooms) > ROOMS_MAX:
+        shown.append(f"{len(rooms) - ROOMS_MAX} more")
+    where = " or ".join(full if len(full) <= ROOMS_MAX else [*full[:ROOMS_MAX], f"{len(full) - ROOMS_MAX} more"])
+    also = f" {held_sentence(held)}" if held else ""
+    return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}.{also}"

@@ -1,4 +1,4 @@
-"""Decides which segments a host reaches, and which host aggregates it is in.
+"""Decides which segments a host reaches, and which host aggregates it is in. Finds what nobody can use for that reason.
 
 The hosts that report a segment's physical network reach it. All hosts reach a segment without one. A network without
 segments is like a segment. The hosts of a cell reach its pools of flat networks.
@@ -12,6 +12,8 @@ from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, ProviderSo
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import SEGMENT_NAME
 
+SUBNETS_SHOWN = 3
+"""CIDRs of a segment that a sentence lists."""
 _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
 
 
@@ -77,3 +79,31 @@ def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource])
 @lru_cache(maxsize=1 << 14)
 def _derived(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
+
+
+def find_gaps(hosts: Sequence[Host], sources: Iterable[ProviderSource]) -> list[str]:
+    """Return a sentence for each segment, network or pool that no host reaches, and for each host that reaches none."""
+    everything = [source for source in sources if source.subnets]
+    reached_by_host = aggregates_by_host(hosts, everything)
+    reached = frozenset[str]().union(*reached_by_host.values())
+    unreached = [source for source in everything if host_aggregate(source).uuid not in reached]
+    unconnected = sorted(host.name for host in hosts if everything and not reached_by_host[host.name])
+    return [
+        *(f"no host reaches {_describe(source)}: {_remedy(source)}" for source in unreached),
+        *(f"host {name} reaches no network: have its agent report a physical network of one" for name in unconnected),
+    ]
+
+
+def _describe(source: ProviderSource) -> str:
+    kind = "the pool of cell" if source.cell is not None else "segment" if source.routed else "network"
+    cidrs = [subnet.cidr for subnet in source.subnets]
+    more = ["..."] if len(cidrs) > SUBNETS_SHOWN else []
+    return f"{kind} {source.cell or source.provider_uuid} ({', '.join([*cidrs[:SUBNETS_SHOWN], *more])})"
+
+
+def _remedy(source: ProviderSource) -> str:
+    if source.cell is not None:
+        return f"start an agent with --cell {source.cell}"
+    if source.physical_network is not None:
+        return f"have an agent report physical network {source.physical_network}"
+    return "start an agent"

@@ -1,22 +1,27 @@
-"""Decides which addresses hidden ports hold for guests that the records do not know.
+"""Decides which addresses hidden ports hold for guests, and when such ports become a server's.
 
-Such a guest runs, whatever the records say: nobody else may get its addresses. No port loses an address to it. Nothing
-is claimed, because a claim could be refused.
+A guest that the records do not know runs, whatever the records say: nobody else may get its addresses. No port loses an
+address to it. Nothing is claimed, because a claim could be refused. Once its server is made, the ports become the
+server's and are claimed. A guest may also have addresses of a port that its server has lost.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.network.errors import InvalidInput
-from roost.network.model.networks import Host
-from roost.network.model.ports import Port
-from roost.network.model.unknown_guests import HeldPort, Place
-from roost.network.rules import addressing, segments
+from roost.network.model.networks import Host, ProviderSource, SubnetKind
+from roost.network.model.ports import Address, Port
+from roost.network.model.unknown_guests import AdoptedPort, AdoptionPlan, HeldPort, LeftNic, Place
+from roost.network.rules import addressing, capacity, segments
+from roost.network.rules.holdings import claim_of
+from roost.network.rules.port_bindings import is_of_server, is_server_id
 from roost.seams import unknown_guests as seam
+from roost.seams.placement import IPV4_ADDRESS
 
 
 class HostPlan(Struct, frozen=True):
@@ -152,3 +157,104 @@ def _with_place(
     )
     pair = (place.subnet_id, place.address)
     return replace(port, listed=(*port.listed, pair), addresses=(*port.addresses, pair) if holds else port.addresses)
+
+
+def plan_adoption(
+    adoption: seam.Adoption,
+    ports: Collection[Port],
+    subnets_by_id: Mapping[str, SubnetKind],
+    flat_networks: Collection[str] = frozenset(),
+) -> AdoptionPlan:
+    """Return which hidden ports become the server's and which ports are so already, or why a NIC has none.
+
+    ports: locked; all that hold an address of the guest, all of its server's, and those with an id that a NIC names.
+    """
+    own = {port.id: port for port in ports if port.device_id == adoption.server_id}
+    adopted, bound = [], []
+    for nic in adoption.nics:
+        addresses = {canonical(address) for address in nic.addresses}
+        holders = [port for port in ports if addresses & {item.address for item in port.addresses}]
+        if nic.port_id in own and holders in ([own[nic.port_id]], []):
+            if {item.address for item in own[nic.port_id].addresses} != addresses:
+                return _refused(nic, f"port {nic.port_id} of its server has other addresses")
+            bound.append(nic.port_id)
+            continue
+        hidden = [port for port in holders if port.of_unknown_guest and port.made_for == adoption.server_id]
+        if len(hidden) != 1 or len(holders) != 1:
+            return _refused(nic, "no single port holds its addresses")
+        (port,) = hidden
+        if (port.host, port.network_id) != (adoption.host, nic.network_id):
+            return _refused(nic, f"they are held on another host, or of another network than {nic.network_id}")
+        if any(other.id == nic.port_id for other in ports):
+            return _refused(nic, f"there is another port {nic.port_id}")
+        if port.mac_address != nic.mac_address:
+            return _refused(nic, f"its MAC address {nic.mac_address} is another port's")
+        adopted.append(
+            AdoptedPort(
+                hidden_id=port.id,
+                id=nic.port_id,
+                made_by_roost=nic.made_by_roost,
+                nic_tag=nic.tag if nic.network_id in flat_networks else None,
+                mac_address=nic.mac_address,
+                addresses=tuple(
+                    replace(
+                        item,
+                        port_id=nic.port_id,
+                        claimed=item.in_pool and capacity.claimed_by_ports(subnets_by_id[item.subnet_id]),
+                    )
+                    for item in port.addresses
+                ),
+            )
+        )
+    if extra := sorted(own.keys() - set(bound)):
+        return AdoptionPlan(refusal=f"port {', '.join(extra)} of its server is none of the guest's NICs")
+    return AdoptionPlan(tuple(adopted), tuple(bound))
+
+
+def claims_of(
+    plan: AdoptionPlan, pool_ids: Collection[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
+    """Return what the server itself claims of flat networks' pools, and what each adopted port claims, by port id."""
+    pooled = [item.provider_uuid for port in plan.adopted for item in port.addresses if item.in_pool]
+    amounts = Counter(uuid for uuid in pooled if uuid in pool_ids)
+    by_port = {port.id: claim for port in plan.adopted if (claim := claim_of(port.addresses))}
+    return {uuid: {IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}, by_port
+
+
+def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:
+    """Return the provider with fewer unclaimed addresses: those of the adopted ports are claimed from now on."""
+    holdings = dict(source.holdings)
+    for port in adopted:
+        for item in port.addresses:
+            counts = holdings.get(item.subnet_id)
+            if item.in_pool and counts is not None and counts.unclaimed_inside:
+                holdings[item.subnet_id] = replace(counts, unclaimed_inside=counts.unclaimed_inside - 1)
+    return replace(source, holdings=holdings)
+
+
+def _refused(nic: seam.AdoptedNic, why: str) -> AdoptionPlan:
+    return AdoptionPlan(refusal=f"NIC {nic.tag} with {' and '.join(nic.addresses) or 'no address'}: {why}")
+
+
+def list_leaving(port: Port, changed: Port | None, dropped: Sequence[Address]) -> Sequence[Address]:
+    """Return the addresses that the guest of a port's server may still have after a change of the port.
+
+    changed: the port afterwards, None if it is deleted. dropped: addresses that it loses. A port on no host has no
+    guest.
+    """
+    if port.host is None or not is_of_server(port.device_owner) or not is_server_id(port.device_id):
+        return ()
+    return port.addresses if changed is None or changed.device_id != port.device_id else dropped
+
+
+def find_plugged(left: Iterable[LeftNic], servers_by_port: Mapping[str, str]) -> dict[str, str]:
+    """Return port id -> why it cannot be the server's yet: another server's guest may still have its NIC.
+
+    left: guests that may have addresses of these ports.
+    """
+    return {
+        nic.port_id: f"Port {nic.port_id} is still in use: server {nic.server_id} has let it go, and host {nic.host} "
+        "has not said yet that its guest has."
+        for nic in left
+        if servers_by_port.get(nic.port_id, nic.server_id) != nic.server_id
+    }

@@ -8,9 +8,8 @@ from collections.abc import Collection, Sequence
 from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.rules import availability as rules
-from roost.network.rules import capacity, exhaustions, uses
-from roost.network.rules.availability import NetworkAvailability
-from roost.network.rules.exhaustions import Room
+from roost.network.rules import capacity, uses
+from roost.network.rules.availability import NetworkAvailability, Room
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks
 from roost.network.store import addresses, ports
@@ -83,8 +82,8 @@ async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Seque
         Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
         for subnet, room in await _list_rooms(tx, network, [s for s in subnets if not uses.is_automatic(s)])
     ]
-    full = [exhaustions.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
-    return exhaustions.sentence(full, network, rooms, held=held_by_guests)
+    full = [rules.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
+    return rules.sentence(full, network, rooms, held=held_by_guests)
 
 
 async def _read(
@@ -123,5 +122,5 @@ def _sentence(
     names = {segment.id: segment.name or segment.id for segment in segments}
     rooms = [Room(names.get(uuid, network.name or network.id), counts) for uuid, counts in rooms_by_provider.items()]
     rooms.sort(key=lambda room: room.name)
-    full = [exhaustions.named(segment) for segment in segments if segment.id in provider_uuids]
-    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms, held=held_by_guests)
+    full = [rules.named(segment) for segment in segments if segment.id in provider_uuids]
+    return rules.sentence(full or [rules.named(network)], network, rooms, held=held_by_guests)

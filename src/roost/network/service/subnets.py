@@ -18,10 +18,10 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges, SubnetRequest
 from roost.network.model.ports import Port, PortFilter
-from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, subnet_updates, uses
+from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, uses
 from roost.network.rules.capacity import changes_capacity, counts
 from roost.network.rules.revisions import pick, pick_revision
-from roost.network.rules.subnet_updates import SubnetContext
+from roost.network.rules.subnet_attributes import SubnetContext
 from roost.network.service import Networks, addresses, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
@@ -166,7 +166,7 @@ def _has_none(port: Port, subnet: Subnet) -> bool:
 async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChanges) -> Subnet:
     """Change a subnet as a client. The ledger knows its new capacity when the call returns.
 
-    Raises SubnetNotFound, RevisionNumberConstraintFailed, what subnet_updates.decide_update raises, SubnetInUse when
+    Raises SubnetNotFound, RevisionNumberConstraintFailed, what subnet_attributes.decide_update raises, SubnetInUse when
     builds have claims that would have no address, PublicationPending.
     """
     async with networks.database.transaction() as tx:
@@ -218,7 +218,7 @@ async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges)
         segment=segments[0] if segments else None,
         gateway_port=await store.find_gateway_port(tx, subnet),
     )
-    return subnet, subnet_updates.decide_update(subnet, changes, context)
+    return subnet, subnet_attributes.decide_update(subnet, changes, context)
 
 
 async def take(

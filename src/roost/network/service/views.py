@@ -7,8 +7,8 @@ from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import PortFilter
 from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
-from roost.network.rules.gaps import find_gaps
 from roost.network.rules.nics import describe_nic
+from roost.network.rules.segments import find_gaps
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
