@@ -58,7 +58,6 @@ class AdoptedPort(Struct, frozen=True, kw_only=True):
     id: str
     made_by_roost: bool
     nic_tag: str | None
-    mac_address: str
     addresses: tuple[Address, ...]
 
 

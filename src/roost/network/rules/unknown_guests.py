@@ -195,7 +195,6 @@ def plan_adoption(
                 id=nic.port_id,
                 made_by_roost=nic.made_by_roost,
                 nic_tag=nic.tag if nic.network_id in flat_networks else None,
-                mac_address=nic.mac_address,
                 addresses=tuple(
                     replace(
                         item,
