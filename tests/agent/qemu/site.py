@@ -128,7 +128,8 @@ class Site:
         namespace = f"{self._names}-{name}"
         call("ip", "netns", "add", namespace)
         peer = f"to-{name}"
-        self.in_router("ip", "link", "add", peer, "type", "veth", "peer", "name", "rack1", "netns", namespace)
+        mac = f"fe:ff:ff:ff:ff:{len(self.hosts):02x}"  # no bridge takes that of itself, with a tap beside it
+        self.in_router(*f"ip link add {peer} type veth peer name rack1 address {mac} netns {namespace}".split())
         self.in_router("ip", "link", "set", peer, "master", "br0", "up")
         host = Host(self, name, namespace, f"192.0.2.{10 + len(self.hosts)}")
         host.call("ip", "link", "set", "lo", "up")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from roost.agent.drivers.qemu.nics import (
     NicPlan,
     hash_of,
     high_mac,
+    keep_address_commands,
     link_commands,
     link_local,
     list_vlans_left,
@@ -157,8 +159,30 @@ def test_link_local_addresses_follow_from_macs() -> None:
     [("fa:16:3e:00:00:01", "fe:16:3e:00:00:01"), ("02:00:00:00:00:01", "fe:00:00:00:00:01"),
      ("fe:16:3e:00:00:01", "fa:16:3e:00:00:01")],
 )  # fmt: skip
-def test_a_tap_has_an_address_of_its_own_that_no_bridge_takes(mac: str, high: str) -> None:
+def test_a_tap_has_an_address_of_its_own(mac: str, high: str) -> None:
     assert high_mac(mac) == high
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "address"),
+    [
+        ("1", {}, "02:00:00:00:00:01"),
+        ("1", {"eth1": "fe:ff:ff:ff:ff:01", TAP: "fe:54:00:00:00:02"}, "fe:ff:ff:ff:ff:01"),
+        ("1", {"eth1": "fe:ff:ff:ff:ff:01", "eth2": "0e:00:00:00:00:01"}, "0e:00:00:00:00:01"),
+        ("3", {"eth1": "fe:ff:ff:ff:ff:01"}, None),
+    ],
+)
+def test_a_bridge_has_no_address_of_a_guests_end(
+    tmp_path: Path, kind: str, ends: dict[str, str], address: str | None
+) -> None:
+    for name, mac in {"br0": "02:00:00:00:00:01", **ends}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "address").write_text(f"{mac}\n")
+    (tmp_path / "br0" / "addr_assign_type").write_text(f"{kind}\n")
+    for name in ("", *ends):
+        (tmp_path / "br0" / "brif" / name).mkdir()
+    commands = [] if address is None else [f"link set br0 address {address}"]
+    assert keep_address_commands(["br0", "gone", "br0"], tmp_path) == commands
 
 
 OTHER_MAC = "00:00:5e:00:01:01"

@@ -95,9 +95,11 @@ def on(host: Host, desired: str = "running", **other: Any) -> GuestOrder:
 
 async def test_a_guest_lives_through_its_states_and_its_agents_death(site: Site) -> None:
     host = site.add_host("a")
+    bridge = host.call("cat", "/sys/class/net/br0/address").stdout
     await host.start()
     await host.launch(on(host, **BOTH))
     await site.wait_ping(ADDRESS)
+    assert host.call("cat", "/sys/class/net/br0/address").stdout == bridge
     await site.wait_ping(ADDRESS_V6)
     said = await host.wait_console(SERVER_ID, ADDRESS)
     assert f"eth0 {MAC} {ADDRESS}/24 web" in said

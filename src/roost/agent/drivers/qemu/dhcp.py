@@ -18,14 +18,21 @@ from pathlib import Path
 import structlog
 
 from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
-from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, list_vlans_left, run_ip, vlan_commands
+from roost.agent.drivers.qemu.nics import (
+    LINKS,
+    NicPlan,
+    SegmentPlan,
+    keep_address_commands,
+    list_vlans_left,
+    run_ip,
+    vlan_commands,
+)
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
 from roost.seams.guests import NicSubnet, Route
 
 INTERFACE = "eth0"
 """Of the namespace."""
-LINKS = Path("/sys/class/net")
 METADATA_ADDRESS = "169.254.169.254"
 LEASE_S = 86400
 RA_INTERVAL_S = 60
@@ -249,7 +256,8 @@ class Dhcp:
     async def _plug(self, segment: SegmentPlan) -> None:
         """Plug the segment's cable into its bridge, again if it is plugged. What of a VLAN lacks is made."""
         words = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
-        await run_ip([*vlan_commands(segment, os.listdir(LINKS)), f"link set {words}"])
+        kept = keep_address_commands([segment.bridge])
+        await run_ip([*vlan_commands(segment, os.listdir(LINKS)), *kept, f"link set {words}"])
         self._plugged.add(segment.key)
 
     async def _stop(self, files: SegmentFiles) -> None:

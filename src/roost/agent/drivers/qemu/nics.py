@@ -14,6 +14,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
 from itertools import zip_longest
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -22,12 +23,16 @@ from roost.agent.drivers.programs import run_program
 from roost.seams.agent import GuestOrder, GuestPort
 from roost.seams.guests import NicNetwork, NicSubnet
 
+LINKS = Path("/sys/class/net")
 TUN = "/dev/net/tun"
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
+ADDRESS_GIVEN = "3"
+"""Source: Linux's NET_ADDR_SET."""
 FLAT, VLAN = "flat", "vlan"
 TAGS = range(1, 4095)
 VLAN_LINK = re.compile("r[bl][0-9a-f]{12}")
+GUESTS_END = re.compile("r[tv][0-9a-f]{12}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 Addresses = IPv4Network | IPv6Network
@@ -153,16 +158,29 @@ def list_vlans_left(present: Iterable[str], keys: Collection[str]) -> list[str]:
     return sorted(name for name in present if VLAN_LINK.fullmatch(name) and name[2:] not in keys)
 
 
+def keep_address_commands(bridges: Iterable[str], links: Path = LINKS) -> list[str]:
+    """Return what gives bridges the addresses that they have without guests, for `ip -batch`; nothing for the given.
+
+    A bridge takes the lowest of its ends' addresses for its own until it is given one. That of a tap, or of a cable to
+    a namespace, is also on an end of other hosts' bridges: what those send to it would never leave them.
+    """
+    commands = []
+    for bridge in sorted(set(bridges)):
+        kind = links / bridge / "addr_assign_type"
+        if kind.exists() and kind.read_text().strip() != ADDRESS_GIVEN:
+            ends = [end.name for end in (links / bridge / "brif").glob("*") if not GUESTS_END.fullmatch(end.name)]
+            address = min((links / name / "address").read_text().strip() for name in ends or [bridge])
+            commands.append(f"link set {bridge} address {address}")
+    return commands
+
+
 def plug_commands(nics: Iterable[NicPlan]) -> list[str]:
     """Return what plugs taps into their bridges, for `ip -batch`."""
     return [f"link set {nic.tap} address {high_mac(nic.mac)} mtu {nic.mtu} master {nic.segment.bridge}" for nic in nics]
 
 
 def high_mac(mac: str) -> str:
-    """Return a MAC address for the host's end of a cable.
-
-    A bridge takes the lowest of its ends' addresses for its own: a low one would change the host's address.
-    """
+    """Return a MAC address for the host's end of a cable, which is not the one of its other end."""
     return f"{'fa' if mac.startswith('fe') else 'fe'}{mac[2:]}"
 
 
