@@ -225,11 +225,13 @@ class Host:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             told = json.loads(line)
-            if (answered := self._answers.pop(told["id"], None)) is not None:
-                if "error" in told:
-                    answered.set_exception(Failed(told["error"]))
-                else:
-                    answered.set_result(told.get("ok"))
+            answered = self._answers.pop(told["id"])
+            if answered.done():
+                sys.stderr.write(f"host {self.name} answers when nobody waits any more: {told}\n")
+            elif "error" in told:
+                answered.set_exception(Failed(told["error"]))
+            else:
+                answered.set_result(told.get("ok"))
         for answered in self._answers.values():
             answered.cancel()
 
@@ -248,7 +250,7 @@ class Host:
         await asyncio.wait_for(self.ask("launch", order=order), 120)
 
     async def change(self, order: GuestOrder) -> None:
-        await asyncio.wait_for(self.ask("change", order=order), 120)
+        await asyncio.wait_for(self.ask("change", order=order), 180)  # longer than the driver waits for another's
 
     async def destroy(self, server: str, attempt: int = 1, *, disk: bool = True) -> None:
         destroying = self.ask("destroy", server=server, host=self.name, attempt=attempt, disk=disk)
