@@ -14,6 +14,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.platform.errors import RoostError
 
 PROGRAM_S = 30.0
+KILL_S = 5.0
 LOOK_S = 0.02
 PID_BYTES = 32
 WORDS_MAX = 300
@@ -64,9 +65,9 @@ async def run_program(
             raise ProgramFailed(f"{arguments[0]} did not end within {timeout_s:.0f} s") from None
         finally:
             if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError, TimeoutError):  # the kernel may hold it for as long
                     process.send_signal(signal.SIGKILL)
-                await process.wait()
+                    await asyncio.wait_for(process.wait(), KILL_S)
         if status != 0:
             errors.seek(0)
             words = errors.read().decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
