@@ -12,10 +12,12 @@ from tests.agent.qemu.orders import SERVER_ID, make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles, Machine, plan_plugs
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork
+from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
 from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again
@@ -192,6 +194,30 @@ async def test_a_stop_hands_over_the_memory_that_is_on_its_way_however_much_is_l
         assert handed_over == []
     for task in driver._tasks:
         task.cancel()
+
+
+async def test_a_source_is_told_why_its_guest_cannot_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = NotedDriver(tmp_path)
+    monkeypatch.setattr("roost.agent.drivers.qemu.driver.run_program", AsyncMock(return_value="pc-q35-7.2 a machine"))
+    monkeypatch.setattr(
+        "roost.agent.drivers.qemu.driver.ensure_image", AsyncMock(side_effect=ProgramFailed("there is no image"))
+    )
+    driver._point = MeetingPoint("127.0.0.1")
+    await driver._point.open()
+    order = make_order("incoming", attempt=2)
+    source = driver.expect(order)
+    assert source is not None
+    driver.guest.change_order(order, driver.guest.nics)
+    receiving = asyncio.create_task(driver._receive(driver.guest))
+    reader, writer = await connect(source, CONTROL, None)
+    try:
+        say(writer, Offer(machine=MACHINE, disk_gb=0))
+        with pytest.raises(LaunchFailed, match="cannot be migrated live: there is no image"):
+            await receiving
+        assert await hear(reader, Said, "that it takes the guest", within_s=5) == Said(refused="there is no image")
+    finally:
+        writer.close()
+        await driver._point.close()
 
 
 async def test_a_stop_takes_no_part_in_a_migration_that_is_being_ended(tmp_path: Path) -> None:

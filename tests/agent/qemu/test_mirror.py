@@ -16,7 +16,7 @@ from roost.agent.drivers.qemu import mirror as mirroring
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
-from roost.agent.drivers.qemu.moves import Said, Sending
+from roost.agent.drivers.qemu.moves import DISK, Said, Sending
 
 READY = {"status": "ready", "ready": True}
 WHOLE = {"status": "concluded", "ready": False}
@@ -167,6 +167,60 @@ async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
     async with held(tmp_path, qemu) as (sending, _):
         qemu.job = FULL
         assert await asyncio.wait_for(sending.fails(), 5)
+
+
+class WaitingQemu(Qemu):
+    """A QEMU whose copy waits for the other end, and ends only when that is gone."""
+
+    is_gone = False
+
+    def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+        job = self.job
+        told = super().answer(said)
+        if said["execute"] == "block-job-cancel" and job == READY:
+            self.job = READY
+        if said["execute"] == "query-block-jobs" and self.is_gone and self.job is not None:
+            self.job = WHOLE
+        return told
+
+
+async def test_a_copy_that_does_not_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirroring, "END_S", 0.1)
+    async with guest_of(tmp_path, WaitingQemu(job=READY)) as (guest, _):
+        with pytest.raises(LaunchFailed, match="the root disk's copy did not end within 0 s: it is ready"):
+            await asyncio.wait_for(end_mirror(guest), 5)
+
+
+async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def see_end(path: Path, qemu: WaitingQemu) -> None:
+        reader, writer = await asyncio.open_unix_connection(path)
+        await reader.read()
+        writer.close()
+        qemu.is_gone = True
+
+    qemu = WaitingQemu()
+    server = await asyncio.start_unix_server(say_nothing, tmp_path / "stuck")
+    async with guest_of(tmp_path, qemu) as (guest, _), point() as (_, source, meeting):
+        sending = Sending(guest, source, None)
+        beginning = asyncio.create_task(sending.begin())
+        await meeting.wait_offer()
+        meeting.sockets[DISK] = tmp_path / "stuck"
+        meeting.answer(Said(ready=True))
+        await asyncio.wait_for(beginning, 5)
+        copying = asyncio.create_task(see_end(guest.files.folder / "nbd-out", qemu))
+        await asyncio.wait([copying], timeout=0.2)
+        assert not copying.done()
+        try:
+            await asyncio.wait_for(sending.cancel(), 5)
+            await asyncio.wait_for(copying, 5)
+        finally:
+            sending.close()
+        assert qemu.job is None
+    server.close()
 
 
 async def test_a_migration_is_cancelled_once(tmp_path: Path) -> None:

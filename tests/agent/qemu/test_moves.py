@@ -26,6 +26,7 @@ from roost.agent.drivers.qemu.moves import (
     Said,
     connect,
     hear,
+    relay,
     say,
     send_disk,
 )
@@ -69,7 +70,7 @@ async def test_two_agents_agree_on_a_guest() -> None:
         say(writer, OFFER)
         assert await meeting.wait_offer() == OFFER
         meeting.answer(Said(ready=True))
-        assert await hear(reader, Said, within_s=5) == Said(ready=True)
+        assert await hear(reader, Said, "that it takes the guest", within_s=5) == Said(ready=True)
         near = asyncio.create_task(meeting.wait_near())
         say(writer, Said(near=True))
         await asyncio.wait_for(near, 5)
@@ -182,6 +183,46 @@ async def test_a_destination_that_gives_up_is_told_by_its_source(tmp_path: Path)
         meeting_point.forget(KEY)
         with pytest.raises(LaunchFailed, match="ended the migration"):
             await sending
+
+
+async def test_what_takes_nothing_of_a_disk_and_what_sends_nothing_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roost.agent.drivers.qemu.moves.FINISH_S", 0.2)
+    async with point() as (_, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x" * (64 << 20)), source, None))
+        await meeting.wait_offer()
+        meeting.answer(Said(ready=True))  # and reads no more
+        with pytest.raises(LaunchFailed, match="took nothing of the root disk for 0 s"):
+            await asyncio.wait_for(sending, 10)
+    async with point() as (_, source, meeting), connection(source, CONTROL) as (_, writer):
+        say(writer, Offer(machine=OFFER.machine, disk_gb=1, disk_bytes=100))
+        with pytest.raises(LaunchFailed, match="nothing came of the root disk for 0 s"):
+            await asyncio.wait_for(meeting.receive_disk(tmp_path / "here"), 10)
+
+
+async def test_a_line_that_does_not_come_is_named() -> None:
+    async with point() as (_, source, _), connection(source, CONTROL) as (reader, _):
+        with pytest.raises(LaunchFailed, match="did not say that it takes the guest in time"):
+            await hear(reader, Said, "that it takes the guest", within_s=0.1)
+
+
+async def test_a_relay_that_is_ended_closes_both_its_ends() -> None:
+    far: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far.append((reader, writer))
+
+    server = await asyncio.start_server(take, "127.0.0.1")
+    near = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(2)]
+    relaying = asyncio.create_task(relay(near[0], near[1]))
+    await asyncio.wait([relaying], timeout=0.05)
+    relaying.cancel()
+    await asyncio.wait([relaying])
+    for reader, writer in far:
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+    server.close()
 
 
 # TLS.

@@ -30,7 +30,7 @@ from roost.agent.drivers.qemu.finding import (
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, plug_taps
 from roost.agent.drivers.qemu.image import ensure_image
-from roost.agent.drivers.qemu.moves import MeetingPoint, Said, Sending, end_receiving, prepare_receiving, send_disk
+from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
 from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plan_nics, run_ip
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
@@ -358,17 +358,17 @@ class QemuDriver(AgentState):
         if order.hurry:
             meeting.hurried.set()
         offer = await meeting.wait_offer()
-        known = await run_program(PROGRAM, "-machine", "help")
-        misfit = find_misfit(offer.machine, self._options.machine, known)
-        if misfit is not None:
-            meeting.answer(Said(refused=misfit))
-            raise LaunchFailed(f"the server cannot be migrated live: {misfit}")
-        guest.keep(replace(guest.meta, machine=offer.machine, plugs=offer.plugs))
-        image = await ensure_image()
-        has_disk = await self._disks.take_or_create(order)
-        await guest.start(image, self._options.account, waits_for_memory=True)
-        await self._network.apply(guest.nics)
-        await prepare_receiving(guest, meeting, has_disk=has_disk)
+        with meeting.refusing(), failing_plainly():
+            known = await run_program(PROGRAM, "-machine", "help")
+            misfit = find_misfit(offer.machine, self._options.machine, known)
+            if misfit is not None:
+                raise LaunchFailed(misfit)
+            guest.keep(replace(guest.meta, machine=offer.machine, plugs=offer.plugs))
+            image = await ensure_image()
+            has_disk = await self._disks.take_or_create(order)
+            await guest.start(image, self._options.account, waits_for_memory=True)
+            await self._network.apply(guest.nics)
+            await prepare_receiving(guest, meeting, has_disk=has_disk)
         await meeting.wait_near()
         crash_point("receive.after-near")
 

@@ -11,7 +11,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
-from roost.agent.drivers.qemu.moves import Sending
+from roost.agent.drivers.qemu.mirror import end_leftovers
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
@@ -70,10 +70,10 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
         await guest.kill()
         return "suspended" if guest.files.memory.exists() and state != "stopped" else "stopped"
     if guest.meta.leaving or state == "paused":
-        await Sending.end_leftovers(guest)
+        await end_leftovers(guest)
         await guest.qmp.execute("stop")
     elif state == "running" and status in HALTED:  # half-way to another state, which is ordered again
-        await Sending.end_leftovers(guest)
+        await end_leftovers(guest)
         try:
             await guest.qmp.execute("cont")
         except QmpError as error:  # its shared disk is its destination's, until that lets go of it

@@ -312,12 +312,11 @@ class Guest:
     async def wait_migration(self, *wanted: str, within_s: float) -> str:
         """Return the migration's status once it is one of these. Raises LaunchFailed when it failed or takes longer."""
         deadline_s = time.monotonic() + within_s
-        while time.monotonic() < deadline_s:
-            status: str = (await self.find_migration(*wanted)).get("status", "none")
-            if status in wanted:
-                return status
+        while (status := (await self.find_migration(*wanted)).get("status", "none")) not in wanted:
+            if time.monotonic() > deadline_s:
+                raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s: its copy is {status}")
             await asyncio.sleep(LOOK_S)
-        raise LaunchFailed(f"the memory was not copied within {within_s:.0f} s")
+        return str(status)
 
     async def find_migration(self, *statuses_awaited: str) -> Mapping[str, Any]:
         """Return what QEMU says of its migration. Raises LaunchFailed, also when it failed and that is not awaited."""

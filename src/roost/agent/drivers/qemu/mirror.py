@@ -61,18 +61,28 @@ async def wait_copied(look: Callable[[], Awaitable[int | None]], what: str) -> N
 async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """Have the destination's disk as it is now, and no more; with force, it may lack something.
 
-    Raises LaunchFailed, also where it lacks something, and TimeoutError.
+    Raises LaunchFailed, also where it lacks something.
     """
-    async with asyncio.timeout(END_S):
-        with contextlib.suppress(QmpError):  # it is over, by itself
-            await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
-        while (job := await _find_job(guest)) is not None and job["status"] != "concluded":
-            await asyncio.sleep(LOOK_S)
+    deadline_s = time.monotonic() + END_S
+    with contextlib.suppress(QmpError):  # it is over, by itself
+        await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+    while (job := await _find_job(guest)) is not None and job["status"] != "concluded":
+        if time.monotonic() > deadline_s:
+            raise LaunchFailed(f"the root disk's copy did not end within {END_S:.0f} s: it is {job['status']}")
+        await asyncio.sleep(LOOK_S)
     if job is not None:
         await guest.qmp.execute("job-dismiss", id_="mirror")
     await guest.qmp.execute("blockdev-del", node_name="far")
     if not force and (job is None or "error" in job):
         raise _not_copied(job)
+
+
+async def end_leftovers(guest: Guest) -> None:
+    """Have a guest's QEMU send neither memory nor disk, whoever had it do so."""
+    await guest.cancel_migration()
+    with contextlib.suppress(LaunchFailed):
+        if guest.meta.order.disk_gb:
+            await end_mirror(guest, force=True)
 
 
 def _not_copied(job: dict[str, Any] | None) -> LaunchFailed:

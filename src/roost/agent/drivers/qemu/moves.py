@@ -12,6 +12,7 @@ import contextlib
 import os
 import secrets
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from msgspec import Struct
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
-from roost.agent.drivers.qemu.mirror import check_mirror, end_mirror, mirror_disk, wait_copied
+from roost.agent.drivers.qemu.mirror import check_mirror, end_leftovers, end_mirror, mirror_disk, wait_copied
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.agent.drivers.qemu.sockets import socket_name
 from roost.seams.agent import NICS_UP, GuestKey
@@ -88,14 +89,17 @@ def rate_of(remaining: int) -> int:
 
 
 async def relay(one: Streams, other: Streams) -> None:
-    """Carry bytes both ways until both are closed."""
+    """Carry bytes both ways until both are closed, which they are afterwards, however it ends."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while chunk := await reader.read(CHUNK):
                 writer.write(chunk)
                 await writer.drain()
-        writer.close()
+        except OSError:
+            pass
+        finally:
+            writer.close()
 
     await asyncio.gather(pump(one[0], other[1]), pump(other[0], one[1]))
 
@@ -105,14 +109,16 @@ def say(writer: asyncio.StreamWriter, line: Struct) -> None:
     writer.write(msgspec.json.encode(line) + b"\n")
 
 
-async def hear(reader: asyncio.StreamReader, kind: Any, *, within_s: float | None) -> Any:
-    """Return the next line. Raises LaunchFailed when it does not come."""
+async def hear(reader: asyncio.StreamReader, kind: Any, what: str, *, within_s: float | None) -> Any:
+    """Return the next line. what: it says. Raises LaunchFailed when it does not come."""
     try:
         async with asyncio.timeout(within_s):
             line = await reader.readline()
         return msgspec.json.decode(line, type=kind)
+    except TimeoutError as error:
+        raise LaunchFailed(f"the other host's agent did not say {what} in time") from error
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise LaunchFailed("the other host's agent ended the migration") from error
+        raise LaunchFailed(f"the other host's agent ended the migration before it said {what}") from error
 
 
 async def connect(source: MemorySource, channel: str, tls: Contexts | None) -> Streams:
@@ -120,8 +126,7 @@ async def connect(source: MemorySource, channel: str, tls: Contexts | None) -> S
     host, _, port = source.address.rpartition(":")
     try:
         async with asyncio.timeout(LINE_S):
-            context = tls and tls[1]
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=tls and tls[1])
     except (OSError, ValueError) as error:
         why = f" under TLS: {error}" if isinstance(error, ssl.SSLError) else ""
         raise LaunchFailed(f"the destination's agent is not reached at {source.address}{why}") from error
@@ -145,13 +150,15 @@ async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) ->
     reader, writer = await connect(source, CONTROL, tls)
     try:
         say(writer, Offer(machine=guest.meta.machine, disk_gb=guest.meta.order.disk_gb, disk_bytes=size))
-        await hear(reader, Said, within_s=READY_S)
+        await hear(reader, Said, "that it takes the root disk", within_s=READY_S)
         if size:
             with disk.open("rb") as file:
                 while chunk := await asyncio.to_thread(file.read, CHUNK):
                     writer.write(chunk)
-                    await writer.drain()
-        await hear(reader, Said, within_s=FINISH_S)
+                    await asyncio.wait_for(writer.drain(), FINISH_S)
+        await hear(reader, Said, "that it has the root disk", within_s=FINISH_S)
+    except TimeoutError as error:
+        raise LaunchFailed(f"the other host's agent took nothing of the root disk for {FINISH_S:.0f} s") from error
     finally:
         writer.close()
 
@@ -178,12 +185,21 @@ class Meeting:
             reader, _ = await asyncio.wait_for(asyncio.shield(self._met), MEET_S)
         except TimeoutError:
             raise LaunchFailed(f"the source's agent did not come within {MEET_S:.0f} s") from None
-        offer: Offer = await hear(reader, Offer, within_s=LINE_S)
+        offer: Offer = await hear(reader, Offer, "which guest it sends", within_s=LINE_S)
         return offer
 
     def answer(self, said: Said) -> None:
         """Say to the source whether it is to send."""
         say(self._met.result()[1], said)
+
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Say to the source why the guest cannot come, where that is raised, and raise it."""
+        try:
+            yield
+        except LaunchFailed as error:
+            self.answer(Said(refused=str(error)))
+            raise LaunchFailed(f"the server cannot be migrated live: {error}") from error
 
     async def receive_disk(self, path: Path) -> bool:
         """Write the disk that the source has; return whether it has one. Raises LaunchFailed, OSError."""
@@ -191,8 +207,10 @@ class Meeting:
         self.answer(Said(ready=True))
         with path.open("wb") as file:
             while remaining:
-                async with asyncio.timeout(FINISH_S):
-                    chunk = await self._met.result()[0].read(min(CHUNK, remaining))
+                try:
+                    chunk = await asyncio.wait_for(self._met.result()[0].read(min(CHUNK, remaining)), FINISH_S)
+                except TimeoutError as error:
+                    raise LaunchFailed(f"nothing came of the root disk for {FINISH_S:.0f} s") from error
                 if not chunk:
                     raise LaunchFailed("the source's agent ended the migration before the whole root disk was here")
                 remaining -= await asyncio.to_thread(file.write, chunk)
@@ -203,7 +221,7 @@ class Meeting:
 
     async def wait_near(self) -> None:
         """Wait until the memory is nearly there, or is to be taken over as it is. Raises LaunchFailed."""
-        near = asyncio.ensure_future(hear(self._met.result()[0], Said, within_s=None))
+        near = asyncio.ensure_future(hear(self._met.result()[0], Said, "that its memory is near", within_s=None))
         hurried = asyncio.ensure_future(self.hurried.wait())
         try:
             await asyncio.wait([near, hurried], return_when=asyncio.FIRST_COMPLETED)
@@ -215,9 +233,8 @@ class Meeting:
 
     def close(self) -> None:
         """End the conversation."""
-        if self._met.done() and not self._met.cancelled():
+        if not self._met.cancel():
             self._met.result()[1].close()
-        self._met.cancel()
 
 
 class MeetingPoint:
@@ -262,7 +279,7 @@ class MeetingPoint:
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection from whoever has a token."""
         try:
-            hello: Hello = await hear(reader, Hello, within_s=LINE_S)
+            hello: Hello = await hear(reader, Hello, "who it is", within_s=LINE_S)
             token = hello.token.encode()
             meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
@@ -335,10 +352,10 @@ class Sending:
         await guest.note_plugs()
         reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
         say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb, plugs=guest.meta.plugs))
-        answer: Said = await hear(reader, Said, within_s=READY_S)
+        answer: Said = await hear(reader, Said, "that it takes the guest", within_s=READY_S)
         if not answer.ready:
             raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
-        await self.end_leftovers(guest)
+        await end_leftovers(guest)
         self._mirrors = bool(order.disk_gb) and not answer.has_disk
         if self._mirrors:
             await mirror_disk(guest, await self._serve(DISK))
@@ -410,16 +427,8 @@ class Sending:
     async def _cancel(self) -> None:
         if self._holding is not None:
             self._holding.cancel()
-        await self.end_leftovers(self.guest)
-        self.close()
-
-    @classmethod
-    async def end_leftovers(cls, guest: Guest) -> None:
-        """Have a guest's QEMU send nothing, whoever had it do so."""
-        await guest.cancel_migration()
-        with contextlib.suppress(LaunchFailed, TimeoutError):
-            if guest.meta.order.disk_gb:
-                await end_mirror(guest, force=True)
+        self.close()  # first: QEMU ends nothing that waits for the other end
+        await end_leftovers(self.guest)
 
     def close(self) -> None:
         """Close all connections."""
@@ -447,5 +456,7 @@ class Sending:
     async def _carry(self, channel: str, local: Streams) -> None:
         try:
             await relay(local, await connect(self.source, channel, self._tls))
+        except LaunchFailed as error:
+            log.warning("a stream of a live migration ends", channel=channel, error=str(error))
         finally:
             local[1].close()
