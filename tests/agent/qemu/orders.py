@@ -1,11 +1,14 @@
 """Orders for guests, as the compute service makes them."""
 
+import os
 from typing import Any
 
+from roost.agent.drivers.qemu.command import Account
 from roost.seams.agent import GuestOrder
 from roost.seams.compute import ServerPort
 from roost.seams.guests import NicNetwork, NicSegment, NicSubnet
 
+OWN_ACCOUNT = Account(uid=os.getuid(), gid=os.getgid())
 SERVER_ID = "5b0ac5b1-7c35-4d2a-9f0e-8f0f2f7b0001"
 PORT_ID = "0a1b2c3d-4e5f-4a6b-8c7d-9e0f1a2b3c4d"
 NETWORK_ID = "77777777-7777-4777-8777-777777777777"

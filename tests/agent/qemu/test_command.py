@@ -37,7 +37,7 @@ def _command(order: GuestOrder, **other: Any) -> list[str]:
     plugs = plan_plugs(plan_nics(order, {"rack1": "br0"}))
     nics = [(plug, 20 + number) for number, plug in enumerate(plugs)]
     parts: dict[str, Any] = {"machine": TCG, "files": FILES, "kernel": Path("/k"), "initrd": Path("/i"), "nics": nics}
-    return guest_command(order, **parts | other)
+    return guest_command(order, **{"account": Account(uid=995, gid=994)} | parts | other)
 
 
 def _value(command: list[str], option: str, number: int = 0) -> str:
@@ -46,7 +46,7 @@ def _value(command: list[str], option: str, number: int = 0) -> str:
 
 def test_a_guest_is_what_its_order_says() -> None:
     command = _command(make_order(vcpus=2, ram_mb=256))
-    assert command[0] == "qemu-system-x86_64"
+    assert command[command.index("--") + 1] == "qemu-system-x86_64"
     assert _value(command, "-uuid") == SERVER_ID
     assert _value(command, "-smp") == "2"
     assert _value(command, "-m") == "256M"

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 from structlog.testing import capture_logs
-from tests.agent.qemu.orders import SERVER_ID, make_order
+from tests.agent.qemu.orders import OWN_ACCOUNT, SERVER_ID, make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
@@ -47,7 +47,8 @@ class NotedDriver(QemuDriver):
     """Has one guest that runs, as far as it knows."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(QemuOptions(host="h1", directory=directory, bridges=BRIDGES, machine=MACHINE, account=None))
+        options = QemuOptions(host="h1", directory=directory, bridges=BRIDGES, machine=MACHINE, account=OWN_ACCOUNT)
+        super().__init__(options)
         self.network = self._network = NotedNetwork(directory, self)
         order = make_order()
         meta = GuestMeta(order=order, state="running", machine=MACHINE, is_made=True)

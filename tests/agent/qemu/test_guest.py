@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.qemu.orders import make_order
+from tests.agent.qemu.orders import OWN_ACCOUNT, make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
@@ -65,7 +65,7 @@ async def test_a_guest_goes_on_once_its_disk_lets_it(tmp_path: Path) -> None:
 async def test_a_disk_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False, disk_gb=1)
     with pytest.raises(ProgramFailed, match="the server's disk is gone from its host"):
-        await guest.start(BootFiles(tmp_path, tmp_path), None)
+        await guest.start(BootFiles(tmp_path, tmp_path), OWN_ACCOUNT)
     assert not guest.files.disk.exists()
 
 

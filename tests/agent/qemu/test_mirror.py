@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.qemu.orders import make_order
+from tests.agent.qemu.orders import OWN_ACCOUNT, make_order
 from tests.agent.qemu.test_moves import OFFER, point
 from tests.agent.qemu.test_qmp import monitor
 
@@ -125,7 +125,7 @@ async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> N
 async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]]]]:
     """Give a live migration whose copy is held, near its end."""
     async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
-        sending = Sending(guest, source, None)
+        sending = Sending(guest, source, OWN_ACCOUNT)
         beginning = asyncio.create_task(sending.begin())
         await meeting.wait_offer()
         meeting.answer(Said(ready=True))
@@ -205,7 +205,7 @@ async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) 
     qemu = WaitingQemu()
     server = await asyncio.start_unix_server(say_nothing, tmp_path / "stuck")
     async with guest_of(tmp_path, qemu) as (guest, _), point() as (_, source, meeting):
-        sending = Sending(guest, source, None)
+        sending = Sending(guest, source, OWN_ACCOUNT)
         beginning = asyncio.create_task(sending.begin())
         await meeting.wait_offer()
         meeting.sockets[DISK] = tmp_path / "stuck"

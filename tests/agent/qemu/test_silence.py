@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.qemu.orders import SERVER_ID, make_order
+from tests.agent.qemu.orders import OWN_ACCOUNT, SERVER_ID, make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
@@ -30,7 +30,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.options = QemuOptions(
-            host="h1", directory=folder, bridges={}, machine=MACHINE, account=None, migrate_listen="127.0.0.1"
+            host="h1", directory=folder, bridges={}, machine=MACHINE, account=OWN_ACCOUNT, migrate_listen="127.0.0.1"
         )
         self.files = GuestFiles(folder / "guests" / SERVER_ID, folder / "disk.qcow2")
         meta = GuestMeta(order=ORDER, state="running", machine=MACHINE, is_made=True)

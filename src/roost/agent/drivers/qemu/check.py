@@ -216,6 +216,8 @@ async def make_driver(asked: HostAsked, *, host: str, state: Path) -> QemuDriver
     findings, accel = await check_host(asked, state)
     if findings.lacks:
         raise ProgramFailed(" ".join(findings.lacks))
+    account = find_account(asked.account)
+    assert account is not None  # else it lacks
     alias = find_versioned(await run_program(PROGRAM, "-machine", "help"))
     cpu = asked.cpu or CPU_BY_ACCEL[accel]
     machine = Machine(accel=accel, type=alias or "q35", cpu=cpu, cpu_name=_cpu_name(cpu))
@@ -224,7 +226,7 @@ async def make_driver(asked: HostAsked, *, host: str, state: Path) -> QemuDriver
         directory=state.absolute(),
         bridges=asked.bridges,
         machine=machine,
-        account=find_account(asked.account),
+        account=account,
         migrate_listen=asked.migrate_listen,
         disks=asked.disks and asked.disks.absolute(),
         tls=asked.tls,

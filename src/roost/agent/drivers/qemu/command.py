@@ -88,7 +88,7 @@ def guest_command(
     kernel: Path,
     initrd: Path,
     nics: Sequence[tuple[Plug, int]] = (),
-    account: Account | None = None,
+    account: Account,
     waits_for_memory: bool = False,
 ) -> list[str]:
     """Return the arguments of a QEMU that is stopped before its first instruction.
@@ -98,8 +98,7 @@ def guest_command(
     """
     accel = f"tcg,tb-size={TCG_BUFFER_MB}" if machine.accel == "tcg" else machine.accel
     arguments = [
-        *(account_command(account) if account is not None else ()),
-        *(PROGRAM, "-name", order.server_id, "-uuid", order.server_id),
+        *(*account_command(account), PROGRAM, "-name", order.server_id, "-uuid", order.server_id),
         *("-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX),
         *("-machine", machine.type, "-accel", accel, "-cpu", machine.cpu),
         *("-m", f"{order.ram_mb}M", "-smp", str(max(order.vcpus, 1))),

@@ -30,7 +30,7 @@ def size_command(verb: str, disk: Path, size_gb: int) -> list[str]:
 class Disks:
     """The folder of the disks. host: whose guests' they are. account: QEMU's."""
 
-    def __init__(self, folder: Path, host: str, account: Account | None) -> None:
+    def __init__(self, folder: Path, host: str, account: Account) -> None:
         self._folder, self._host, self._account = folder, host, account
 
     def path(self, server_id: str, host: str | None = None) -> Path:
@@ -97,8 +97,7 @@ class Disks:
         crash_point("disk.after-name")
 
     def _give(self, disk: Path) -> None:
-        if self._account is not None:
-            os.chown(disk, self._account.uid, self._account.gid)
+        os.chown(disk, self._account.uid, self._account.gid)
 
     @staticmethod
     async def _create(disk: Path, size_gb: int) -> None:
@@ -109,7 +108,7 @@ class Disks:
 
         A QEMU may have written what other files it consists of, so this is done with no more rights than its own.
         """
-        account = account_command(self._account) if self._account is not None else []
+        account = account_command(self._account)
         printed = await run_program(*account, "qemu-img", "info", "-U", "-f", FORMAT, "--output=json", str(disk))
         if msgspec.json.decode(printed)["virtual-size"] < size_gb * GIB:
             await run_program(*account, *size_command("resize", disk, size_gb))

@@ -199,7 +199,7 @@ class Guest:
             await self._qmp.close()
             self._qmp = None
 
-    async def start(self, image: BootFiles, account: Account | None, *, waits_for_memory: bool = False) -> None:
+    async def start(self, image: BootFiles, account: Account, *, waits_for_memory: bool = False) -> None:
         """Start its QEMU, which stands before its first instruction, with its NICs down.
 
         One that waits for memory has the NICs that the memory knows.
@@ -208,8 +208,7 @@ class Guest:
         await self.kill()
         order, run = self.meta.order, self.files.run
         run.mkdir(mode=0o700, exist_ok=True)
-        if account is not None:
-            os.chown(run, account.uid, account.gid)
+        os.chown(run, account.uid, account.gid)
         if order.disk_gb and not self.files.disk.exists():
             raise ProgramFailed(f"the server's disk is gone from its host: {self.files.disk}")
         plugs = self.meta.plugs if waits_for_memory else plan_plugs(self.nics, self.plugs_kept)

@@ -326,9 +326,7 @@ async def end_receiving(guest: Guest) -> None:
 class Sending:
     """A guest's memory on its way to another host. source: the meeting."""
 
-    def __init__(
-        self, guest: Guest, source: MemorySource, account: Account | None, tls: Contexts | None = None
-    ) -> None:
+    def __init__(self, guest: Guest, source: MemorySource, account: Account, tls: Contexts | None = None) -> None:
         self.source = source
         self.guest = guest
         self._account = account
@@ -449,8 +447,7 @@ class Sending:
             task.add_done_callback(self._relays.discard)
 
         self._servers.append(await asyncio.start_unix_server(carry, path))
-        if self._account is not None:
-            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
+        os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
         return path
 
     async def _carry(self, channel: str, local: Streams) -> None:

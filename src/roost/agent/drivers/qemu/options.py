@@ -10,7 +10,7 @@ from roost.agent.drivers.qemu.moves import Contexts
 
 @dataclass(frozen=True, kw_only=True)
 class QemuOptions:
-    """What a host's driver works with. bridges: physical network -> bridge. account: None for the agent's own.
+    """What a host's driver works with. bridges: physical network -> bridge. account: QEMU's.
 
     disks: the folder of root disks, which other hosts have too; None for one of this host's. tls: under which agents
     meet.
@@ -20,7 +20,7 @@ class QemuOptions:
     directory: Path
     bridges: Mapping[str, str]
     machine: Machine
-    account: Account | None
+    account: Account
     migrate_listen: str = "0.0.0.0"
     disks: Path | None = None
     tls: Contexts | None = None
