@@ -14,8 +14,7 @@ from roost.agent.drivers.programs import find_process
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.moves import MEMORY
-from roost.agent.drivers.qemu.qmp import Qmp, QmpError
-from roost.agent.drivers.qemu.sockets import socket_name
+from roost.agent.drivers.qemu.qmp import Qmp, QmpError, socket_name
 
 
 def _put(kind: str, path: Path, target: Path) -> None:

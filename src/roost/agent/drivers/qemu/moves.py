@@ -24,8 +24,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Account, Machine, Plug
 from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
 from roost.agent.drivers.qemu.mirror import check_mirror, end_leftovers, end_mirror, mirror_disk, wait_copied
-from roost.agent.drivers.qemu.qmp import QmpError
-from roost.agent.drivers.qemu.sockets import socket_name
+from roost.agent.drivers.qemu.qmp import QmpError, socket_name
 from roost.seams.agent import NICS_UP, GuestKey
 from roost.seams.guests import MemorySource
 

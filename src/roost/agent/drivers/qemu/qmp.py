@@ -6,8 +6,10 @@ Source: QEMU's docs/interop/qmp-spec: one JSON object a line; events come betwee
 import asyncio
 import contextlib
 import itertools
+import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ import msgspec
 import structlog
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu.sockets import socket_name
 
 ANSWER_S = 20.0
 CONNECT_S = 10.0
 LOOK_S = 0.02
 CHUNK = 65536
 LINE_MAX = 16 * 1024 * 1024
+GREETING = 0
+"""What is waited for in the place of an answer: it has no number."""
 
 log = structlog.get_logger()
 
@@ -39,7 +42,6 @@ class Qmp:
         self._sock = sock
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sending = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self.on_event: Callable[[Event], None] = lambda _event: None
@@ -55,8 +57,9 @@ class Qmp:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await _connect(sock, path)
+                greeted = qmp._answers[GREETING] = asyncio.get_running_loop().create_future()
                 qmp._reader = asyncio.create_task(qmp._read())
-                await qmp._greeted
+                await greeted
                 await qmp.execute("qmp_capabilities")
         except (OSError, TimeoutError, QmpError) as error:
             await qmp.close()
@@ -125,11 +128,9 @@ class Qmp:
             self._end()
 
     def _take(self, message: dict[str, Any]) -> None:
-        if "QMP" in message and not self._greeted.done():
-            self._greeted.set_result(None)
-        elif "event" in message:
+        if "event" in message:
             self.on_event(message)
-        elif (answered := self._answers.get(message.get("id", 0))) is not None and not answered.done():
+        elif (answered := self._answers.get(message.get("id", GREETING))) is not None and not answered.done():
             if "error" in message:
                 answered.set_exception(QmpError(message["error"].get("desc", "QEMU gives no reason")))
             else:
@@ -140,11 +141,9 @@ class Qmp:
         if not self.is_open:
             return
         self.is_open = False
-        for waiting in [self._greeted, *self._answers.values()]:
+        for waiting in self._answers.values():
             if not waiting.done():
                 waiting.set_exception(QmpError("QEMU closed the connection"))
-        if self._greeted.done() and not self._greeted.cancelled():
-            self._greeted.exception()  # nobody may wait for it
         self.on_close()
 
     async def close(self) -> None:
@@ -166,3 +165,19 @@ async def _connect(sock: socket.socket, path: Path) -> None:
                 return await asyncio.get_running_loop().sock_connect(sock, name)
         except ConnectionRefusedError:
             await asyncio.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def socket_name(path: Path) -> Iterator[str]:
+    """Give a name under which the socket itself is connected to, whatever takes its place meanwhile.
+
+    It is in a folder that QEMU's account can write: a guest that has broken out may put a link there, to a socket that
+    only root reaches. Raises OSError, also where a link or anything else is in its place.
+    """
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(f"{path} is no socket")
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
