@@ -43,9 +43,7 @@ async def point(tls: Contexts | None = None) -> AsyncIterator[tuple[MeetingPoint
     await meeting_point.open()
     try:
         source = meeting_point.expect(KEY)
-        meeting = meeting_point.find(KEY)
-        assert meeting is not None
-        yield meeting_point, source, meeting
+        yield meeting_point, source, meeting_point.get(KEY)
     finally:
         await meeting_point.close()
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -145,7 +144,7 @@ class QemuDriver(AgentState):
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
             self._note(guest, "stopped", power_state=None if shut else "crashed")
-        elif event["event"] == "STOP" and guest.meta.state == "running" and not self._is_sent(guest):
+        elif event["event"] == "STOP" and guest.meta.state == "running" and guest.meta.order.key not in self._sendings:
             self._note(guest, "paused", power_state=None)
         else:
             return
@@ -156,9 +155,6 @@ class QemuDriver(AgentState):
         """Return whether a guest is this host's: it was not replaced, does not come, and has not left."""
         meta = guest.meta
         return self._guests.get(meta.order.key) is guest and not meta.leaving and meta.state != "incoming"
-
-    def _is_sent(self, guest: Guest) -> bool:
-        return guest.meta.order.key in self._sendings
 
     def _tell(self, guest: Guest) -> None:
         self._changed.add(guest.meta.order.key)
@@ -349,8 +345,8 @@ class QemuDriver(AgentState):
 
     def hurry(self, key: GuestKey) -> None:
         """Have the memory taken over as it is."""
-        if (meeting := self._point.find(key)) is not None:
-            meeting.hurried.set()
+        with contextlib.suppress(LaunchFailed):  # nobody awaits it
+            self._point.get(key).hurried.set()
 
     async def _receive(self, guest: Guest) -> None:
         order = guest.meta.order
@@ -418,7 +414,8 @@ class QemuDriver(AgentState):
 
     async def _settle_nics(self, guest: Guest) -> None:
         """Settle the NICs of a guest; memory that is awaited goes on with those that it knows."""
-        await settle_nics(guest, is_here=partial(self._is_here, guest), is_sent=partial(self._is_sent, guest))
+        key = guest.meta.order.key
+        await settle_nics(guest, is_here=lambda: self._is_here(guest), is_sent=lambda: key in self._sendings)
 
     def cut_off(self, key: GuestKey, *, attempt: int) -> None:
         """Have its NICs be down: soon after this returns, and before a later end holds for any."""

@@ -260,13 +260,9 @@ class MeetingPoint:
         meeting = self._meetings[key] = Meeting(secrets.token_urlsafe(TOKEN_BYTES))
         return MemorySource(address=f"{self._host}:{self._port}", token=meeting.token)
 
-    def find(self, key: GuestKey) -> Meeting | None:
-        """Return the meeting of a guest."""
-        return self._meetings.get(key)
-
     def get(self, key: GuestKey) -> Meeting:
         """Return the meeting of a guest. Raises LaunchFailed."""
-        if (meeting := self.find(key)) is None:
+        if (meeting := self._meetings.get(key)) is None:
             raise LaunchFailed("the agent was started anew since it said where it awaits the guest")
         return meeting
 
