@@ -27,10 +27,10 @@ from roost.agent.drivers.qemu.finding import (
     wait_answer,
 )
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
-from roost.agent.drivers.qemu.host_network import HostNetwork, check_bridges, plug_taps
+from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
-from roost.agent.drivers.qemu.nics import NicPlan, link_commands, plan_nics, run_ip
+from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, link_commands, plan_nics, plug_taps, run_ip
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event

@@ -16,13 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.programs import (
-    ProgramFailed,
-    end_process,
-    find_process,
-    start_daemon,
-    wait_process,
-)
+from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, start_daemon, wait_process
 from roost.agent.drivers.qemu.command import (
     CONSOLE_BYTES,
     Account,
@@ -32,9 +26,8 @@ from roost.agent.drivers.qemu.command import (
     guest_command,
     plan_plugs,
 )
-from roost.agent.drivers.qemu.host_network import plug_taps
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, open_taps
+from roost.agent.drivers.qemu.nics import NicPlan, open_taps, plug_taps
 from roost.agent.drivers.qemu.qmp import Event, Qmp
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point

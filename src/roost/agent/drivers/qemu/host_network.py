@@ -3,21 +3,12 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
-from roost.agent.drivers.qemu.nics import (
-    LINKS,
-    NicPlan,
-    keep_address_commands,
-    link_commands,
-    plug_commands,
-    render_table,
-    run_ip,
-)
+from roost.agent.drivers.qemu.nics import NicPlan, render_table
 from roost.agent.drivers.state import write_whole
 from roost.agent.lease import now_s
 
@@ -70,16 +61,3 @@ class HostNetwork:
         nics = list(self._nics_wanted())
         ended = seconds is not None and seconds <= 0
         return render_table([nic for nic, _ in nics], {nic.tap: seconds for nic, up in nics if up and not ended})
-
-
-async def plug_taps(nics: Sequence[NicPlan], *, up: bool) -> None:
-    """Have taps be in their bridges, which may be new, and up or down. Raises ProgramFailed."""
-    kept = keep_address_commands(nic.segment.bridge for nic in nics)
-    await run_ip([*kept, *plug_commands(nics), *link_commands(nics, up=up)])
-
-
-def check_bridges(nics: Iterable[NicPlan]) -> None:
-    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
-    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
-        if not (LINKS / bridge).exists():
-            raise LaunchFailed(f"this host has no bridge {bridge}")

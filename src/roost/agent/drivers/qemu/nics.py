@@ -195,6 +195,19 @@ async def run_ip(commands: Sequence[str]) -> None:
         await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
 
 
+async def plug_taps(nics: Sequence[NicPlan], *, up: bool) -> None:
+    """Have taps be in their bridges, which may be new, and up or down. Raises ProgramFailed."""
+    kept = keep_address_commands(nic.segment.bridge for nic in nics)
+    await run_ip([*kept, *plug_commands(nics), *link_commands(nics, up=up)])
+
+
+def check_bridges(nics: Iterable[NicPlan]) -> None:
+    """Raise LaunchFailed where the host has not the bridge that it must have for a NIC."""
+    for bridge in (nic.segment.uplink or nic.segment.bridge for nic in nics):
+        if not (LINKS / bridge).exists():
+            raise LaunchFailed(f"this host has no bridge {bridge}")
+
+
 def open_tap(name: str) -> int:
     """Return the open file of a new tap, which goes with the last program that has it open. Raises LaunchFailed."""
     try:

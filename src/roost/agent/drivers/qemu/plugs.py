@@ -14,8 +14,7 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.host_network import plug_taps
-from roost.agent.drivers.qemu.nics import open_taps
+from roost.agent.drivers.qemu.nics import open_taps, plug_taps
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
 
