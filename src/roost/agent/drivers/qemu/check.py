@@ -10,7 +10,7 @@ import pwd
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
@@ -145,12 +145,10 @@ def gather_facts(asked: HostAsked, state: Path, *, accel: str | None) -> HostFac
 
 async def check_host(asked: HostAsked, state: Path) -> tuple[Findings, str]:
     """Return what is to be said of this machine, and what guests run under."""
-    accel = None if asked.accel == "auto" else asked.accel
-    findings = judge_host(asked, gather_facts(asked, state, accel=accel))
-    if accel is None and not findings.lacks:
-        accel = await choose_accel(state)
-        findings = judge_host(asked, gather_facts(asked, state, accel=accel))
-    return findings, accel or "tcg"
+    facts = gather_facts(asked, state, accel=None if asked.accel == "auto" else asked.accel)
+    if facts.accel is None and not judge_host(asked, facts).lacks:
+        facts = replace(facts, accel=await choose_accel(state))
+    return judge_host(asked, facts), facts.accel or "tcg"
 
 
 async def check_and_prepare(asked: HostAsked, state: Path) -> Findings:
