@@ -16,7 +16,7 @@ from roost.agent.drivers.qemu import mirror as mirroring
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
-from roost.agent.drivers.qemu.moves import DISK, Said, Sending
+from roost.agent.drivers.qemu.moves import DISK, Meeting, Said, Sending
 
 READY = {"status": "ready", "ready": True}
 WHOLE = {"status": "concluded", "ready": False}
@@ -122,8 +122,8 @@ async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> N
 
 
 @contextlib.asynccontextmanager
-async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]]]]:
-    """Give a live migration whose copy is held, near its end."""
+async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]], Meeting]]:
+    """Give a live migration whose copy is held, near its end, with what its QEMU heard, and where it is awaited."""
     async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
         sending = Sending(guest, source, OWN_ACCOUNT)
         beginning = asyncio.create_task(sending.begin())
@@ -131,14 +131,31 @@ async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[di
         meeting.answer(Said(ready=True))
         await asyncio.wait_for(beginning, 5)
         try:
-            yield sending, heard
+            yield sending, heard, meeting
         finally:
             await sending.cancel()
 
 
+async def test_memory_that_is_far_from_its_end_is_near_once_the_destination_hurries(tmp_path: Path) -> None:
+    class FarQemu(Qemu):
+        def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+            told = super().answer(said)
+            self.status = "active" if said["execute"] == "migrate" else self.status
+            if said["execute"] == "query-migrate":
+                told[0]["return"]["ram"]["remaining"] = 1 << 40
+            return told
+
+    async with held(tmp_path, FarQemu()) as (sending, _, meeting):
+        near = asyncio.create_task(meeting.wait_near())
+        await asyncio.wait([near], timeout=0.2)
+        assert not near.done()
+        meeting.hurried.set()
+        await asyncio.wait_for(asyncio.gather(near, sending.wait_near()), 5)
+
+
 async def test_memory_is_not_sent_after_a_disk_that_is_not_whole(tmp_path: Path) -> None:
     qemu = Qemu()
-    async with held(tmp_path, qemu) as (sending, _):
+    async with held(tmp_path, qemu) as (sending, _, _):
         qemu.job = FULL
         with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
             await sending.finish()
@@ -147,14 +164,14 @@ async def test_memory_is_not_sent_after_a_disk_that_is_not_whole(tmp_path: Path)
 
 async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None:
     qemu = Qemu()
-    async with held(tmp_path, qemu) as (sending, heard):
+    async with held(tmp_path, qemu) as (sending, heard, _):
         await sending.finish()
         said = [item["execute"] for item in heard]
         assert said.index("job-dismiss") < said.index("migrate-continue")
 
 
 async def test_what_is_given_to_qemus_account_is_where_it_can_replace_nothing(tmp_path: Path) -> None:
-    async with held(tmp_path, Qemu()) as (sending, heard):
+    async with held(tmp_path, Qemu()) as (sending, heard, _):
         files = sending.guest.files
         arguments = {item["execute"]: item.get("arguments") for item in heard}
         assert arguments["migrate"] == {"uri": f"unix:{files.folder / 'mem-out'}"}
@@ -164,7 +181,7 @@ async def test_what_is_given_to_qemus_account_is_where_it_can_replace_nothing(tm
 
 async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
     qemu = Qemu()
-    async with held(tmp_path, qemu) as (sending, _):
+    async with held(tmp_path, qemu) as (sending, _, _):
         qemu.job = FULL
         assert await asyncio.wait_for(sending.fails(), 5)
 
@@ -224,7 +241,7 @@ async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) 
 
 
 async def test_a_migration_is_cancelled_once(tmp_path: Path) -> None:
-    async with held(tmp_path, Qemu()) as (sending, heard):
+    async with held(tmp_path, Qemu()) as (sending, heard, _):
         await asyncio.gather(sending.cancel(), sending.cancel())
         await sending.cancel()
         assert [item["execute"] for item in heard].count("block-job-cancel") == 2, (

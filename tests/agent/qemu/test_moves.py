@@ -74,12 +74,16 @@ async def test_two_agents_agree_on_a_guest() -> None:
         await asyncio.wait_for(near, 5)
 
 
-async def test_whoever_hurries_does_not_wait() -> None:
-    async with point() as (_, source, meeting), connection(source, CONTROL) as (_, writer):
+async def test_the_source_is_told_to_hurry_and_says_when_the_memory_moves() -> None:
+    async with point() as (_, source, meeting), connection(source, CONTROL) as (reader, writer):
         say(writer, OFFER)
         await meeting.wait_offer()
+        near = asyncio.create_task(meeting.wait_near())
         meeting.hurried.set()
-        await asyncio.wait_for(meeting.wait_near(), 5)
+        assert await hear(reader, Said, "that it hurries", within_s=5) == Said(hurry=True)
+        assert not near.done()
+        say(writer, Said(near=True))
+        await asyncio.wait_for(near, 5)
 
 
 async def test_the_end_of_the_source_is_the_end() -> None:

@@ -280,6 +280,33 @@ async def test_a_live_migration_keeps_a_connection(site: Site, clients: list[Cli
     assert site.pings(ADDRESS)
 
 
+async def test_whoever_hurries_gets_the_whole_disk_and_the_memory_as_it_is(site: Site, clients: list[Client]) -> None:
+    """It is told to before anything is copied, of a guest that changes its memory faster than that is."""
+    source, dest = site.add_host("a"), site.add_host("b")
+    await asyncio.gather(source.start(), dest.start())
+    guest: dict[str, Any] = {"disk_gb": 1, "ram_mb": 384}
+    await source.launch(on(source, **guest))
+    await site.wait_ping(ADDRESS)
+    await _write(site, MARK)
+    await site.shell(ADDRESS, "mkdir /m; mount -t tmpfs -o size=90% none /m; yes | dd of=/m/a bs=100k count=1024")
+    await site.shell(ADDRESS, "(while :; do dd if=/m/a of=/m/b bs=1M conv=notrunc; done) >/dev/null 2>&1 </dev/null &")
+    clients.append(client := Client(await asyncio.to_thread(site.connect, ADDRESS)))
+
+    launching, order = await _meet(source, dest, **guest)
+    await dest.ask("hurry", server=SERVER_ID, host="b")
+    sending = source.ask("change", order=order)
+    await asyncio.wait_for(launching, 60)
+    assert await dest.states() == {SERVER_ID: ("incoming", None)}
+    await source.change(on(source, "stopped", **guest))
+    await sending
+    await dest.change(on(dest, attempt=2, **guest))
+    await client.goes_on()
+    await client.stop()
+    assert await site.list_problems(dest) == []
+    await source.destroy(SERVER_ID)
+    assert await _read(site) == MARK
+
+
 async def test_an_abort_after_the_source_was_stopped_leaves_it_running(site: Site, clients: list[Client]) -> None:
     source, dest = site.add_host("a"), site.add_host("b")
     await asyncio.gather(source.start(), dest.start())

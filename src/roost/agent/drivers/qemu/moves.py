@@ -69,13 +69,14 @@ class Offer(Struct, frozen=True, kw_only=True):
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What agents say to each other then. ready: send; has_disk: but the disk. refused: why not.
 
-    near: the memory is nearly there, or the disk is.
+    near: the memory is nearly there, or the disk is. hurry: it is to be so once the memory moves.
     """
 
     ready: bool = False
     has_disk: bool = False
     refused: str = ""
     near: bool = False
+    hurry: bool = False
 
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -219,16 +220,17 @@ class Meeting:
         return path.stat().st_size > 0
 
     async def wait_near(self) -> None:
-        """Wait until the memory is nearly there, or is to be taken over as it is. Raises LaunchFailed."""
-        near = asyncio.ensure_future(hear(self._met.result()[0], Said, "that its memory is near", within_s=None))
-        hurried = asyncio.ensure_future(self.hurried.wait())
+        """Wait until the source says that its memory is nearly there; it is told to hurry. Raises LaunchFailed."""
+
+        async def tell() -> None:
+            await self.hurried.wait()
+            self.answer(Said(hurry=True))
+
+        telling = asyncio.create_task(tell())
         try:
-            await asyncio.wait([near, hurried], return_when=asyncio.FIRST_COMPLETED)
-            if near.done():
-                near.result()
+            await hear(self._met.result()[0], Said, "that its memory is near", within_s=None)
         finally:
-            near.cancel()
-            hurried.cancel()
+            telling.cancel()
 
     def close(self) -> None:
         """End the conversation."""
@@ -333,6 +335,8 @@ class Sending:
         self._cancelling: asyncio.Task[None] | None = None
         self._control: Streams | None = None
         self._near = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+        self._hurries = False
 
     @property
     def is_over(self) -> bool:
@@ -355,6 +359,7 @@ class Sending:
         uri = f"unix:{await self._serve(MEMORY)}"
         await guest.begin_migration(uri, pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
         self._holding = asyncio.create_task(self._hold(writer))
+        self._listening = asyncio.create_task(self._listen(reader))
 
     async def wait_near(self) -> None:
         """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
@@ -376,7 +381,7 @@ class Sending:
         sent: int = ram.get("transferred", 0)
         if migration.get("status") == "active" and sent:
             await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
-        is_near = sent and ram["remaining"] <= 2 * BOUND
+        is_near = sent and (self._hurries or ram["remaining"] <= 2 * BOUND)
         return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
 
     async def _hold(self, writer: asyncio.StreamWriter) -> None:
@@ -387,6 +392,12 @@ class Sending:
         while True:
             await self._keep_rate()
             await asyncio.sleep(LOOK_S)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Take note that the destination is told to hurry."""
+        with contextlib.suppress(LaunchFailed):
+            answer: Said = await hear(reader, Said, "that it hurries", within_s=None)
+            self._hurries = answer.hurry
 
     async def fails(self) -> bool:
         """Wait until the copy ends; return whether it failed."""
