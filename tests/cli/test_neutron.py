@@ -86,11 +86,12 @@ Manage = Callable[..., Awaitable[tuple[int, str]]]
 
 @pytest.fixture
 def manage(monkeypatch: pytest.MonkeyPatch) -> Manage:
-    """Runs `roost-manage` in this process, whose logging is the other tests' too: (exit status, all output)."""
+    """Runs `roost-manage` in this process, whose logging is the other tests' too: (exit status, output but the log)."""
     monkeypatch.setattr("roost.cli.managing.manage_options.configure_logging", lambda _program: None)
 
     async def run(*words: str) -> tuple[int, str]:
-        done = await asyncio.to_thread(CliRunner().invoke, app, words)
+        with structlog.testing.capture_logs():
+            done = await asyncio.to_thread(CliRunner().invoke, app, words)
         return done.exit_code, done.output
 
     return run
