@@ -10,7 +10,7 @@ from roost.compute.model.cloud import Flavor
 from roost.compute.model.usages import ServerUsage
 from roost.compute.rules.usages import add_up, hours_of, uptime_s
 from roost.compute.service import DEFAULT_PROJECT, Compute
-from roost.compute.service import quotas as service
+from roost.compute.service.quotas import QUOTAS
 from roost.compute.store.history import keep_servers
 
 Call = Callable[..., Awaitable[Any]]
@@ -86,8 +86,8 @@ async def test_limits_lose_what_quota_sets_lose(call: Call, version: str, left_o
 
 
 async def test_limits_are_of_the_own_project_or_of_the_one_that_is_named(call: Call, compute: Compute) -> None:
-    await service.set_quotas(compute, DEFAULT_PROJECT, {"instances": 5, "metadata_items": 9})
-    await service.set_quotas(compute, "p", {"cores": 6})
+    await QUOTAS.set(compute, DEFAULT_PROJECT, {"instances": 5, "metadata_items": 9}, check=True)
+    await QUOTAS.set(compute, "p", {"cores": 6}, check=True)
     own = (await call("GET", "/v2.1/limits", version="2.1")).body["limits"]["absolute"]
     assert (own["maxTotalInstances"], own["maxServerMeta"], own["maxImageMeta"]) == (5, 9, 9)
     other = (await call("GET", "/v2.1/limits?tenant_id=p&reserved=True", version="2.1")).body["limits"]["absolute"]
@@ -169,7 +169,7 @@ async def test_who_is_over_the_quota_is_told_in_novas_words(call: Call, flavor: 
 
 
 async def test_metadata_is_within_the_quota_wherever_it_is_written(call: Call, compute: Compute, flavor: str) -> None:
-    await service.set_quotas(compute, DEFAULT_PROJECT, {"metadata_items": 2})
+    await QUOTAS.set(compute, DEFAULT_PROJECT, {"metadata_items": 2}, check=True)
     text = "Maximum number of metadata items exceeds 2"
     full, surplus = {"a": "", "b": ""}, {"a": "", "b": "", "c": ""}
     answer = await boot(call, metadata=surplus)

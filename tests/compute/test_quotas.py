@@ -12,13 +12,14 @@ from roost.compute.errors import MetadataFull, OverQuota, QuotaTooSmall, ServerR
 from roost.compute.model.cloud import Flavor
 from roost.compute.model.server import ServerRequest
 from roost.compute.rules import quotas as rules
-from roost.compute.service import Compute, quotas
+from roost.compute.service import Compute
 from roost.compute.service import servers as server_service
 from roost.compute.service.events import EVENTS
 from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.service.quotas import QUOTAS
 from roost.compute.settings import ComputeSettings
-from roost.compute.store.quotas import QUOTAS
 from roost.platform.events import REFUSAL, EventFilter
+from roost.platform.quota_tables import EVERYBODY
 from roost.platform.quotas import QuotaUsage
 
 PROJECT, OTHER = "mine", "theirs"
@@ -81,13 +82,6 @@ def test_a_server_has_so_many_metadata_items(maximum: int, count: int, fits: boo
     assert rules.metadata_refusal(maximum, count) == (None if fits else text)
 
 
-@pytest.mark.parametrize(("maximum", "fits"), [(2, False), (3, True), (-1, True)])
-def test_a_new_quota_is_not_below_what_is_used(maximum: int, fits: bool) -> None:
-    refusal = rules.limit_refusal(QuotaUsage(PROJECT, "cores", 9, 3), maximum)
-    text = "Quota limit 2 for cores must be greater than or equal to already used and reserved 3."
-    assert refusal == (None if fits else text)
-
-
 def test_what_one_server_takes() -> None:
     assert rules.amounts_of(SMALL) == {"instances": 1, "cores": 2, "ram": 512}
 
@@ -112,13 +106,13 @@ async def boot(compute: Compute) -> Boot:
 
 async def used(compute: Compute, project_id: str = PROJECT) -> dict[str, int]:
     """What counts of a project, without what is 0."""
-    held = await quotas.get_usages(compute, project_id)
+    held = await QUOTAS.get_usages(compute, project_id)
     return {name: usage.used for name, usage in held.items() if usage.used}
 
 
 @pytest.mark.parametrize("rounds", range(3))
 async def test_of_many_at_once_exactly_those_get_in_that_fit(compute: Compute, boot: Boot, rounds: int) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"instances": 5})
+    await QUOTAS.set(compute, PROJECT, {"instances": 5}, check=True)
     requests = [*(boot() for _ in range(12)), *(boot(OTHER) for _ in range(4))]
     answers = await asyncio.gather(*requests, return_exceptions=True)
     refused = [answer for answer in answers if answer != 1]
@@ -136,7 +130,7 @@ async def test_of_many_at_once_exactly_those_get_in_that_fit(compute: Compute, b
 
 
 async def test_the_second_of_two_counts_what_the_first_made(compute: Compute, boot: Boot) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"cores": 3})
+    await QUOTAS.set(compute, PROJECT, {"cores": 3}, check=True)
     await boot(OTHER)
     async with compute.database.transaction() as tx:
         await QUOTAS.lock(tx, [PROJECT])
@@ -149,17 +143,17 @@ async def test_the_second_of_two_counts_what_the_first_made(compute: Compute, bo
 
 
 async def test_as_many_are_made_as_fit_if_they_are_enough(compute: Compute, boot: Boot) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"instances": 5})
+    await QUOTAS.set(compute, PROJECT, {"instances": 5}, check=True)
     assert await boot(count=7, count_min=2) == 5
     with pytest.raises(OverQuota, match="Requested 2-7, but already used 5 of 5 instances"):
         await boot(count=7, count_min=2)
-    await quotas.set_quotas(compute, PROJECT, {"instances": 6})
+    await QUOTAS.set(compute, PROJECT, {"instances": 6}, check=True)
     assert await boot(count=7, count_min=1) == 1
     assert (await used(compute))["instances"] == 6
 
 
 async def test_servers_count_until_their_rows_are_gone(compute: Compute, boot: Boot) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"instances": 1})
+    await QUOTAS.set(compute, PROJECT, {"instances": 1}, check=True)
     await boot()
     async with compute.database.connection() as connection:
         server_id = await connection.fetchval("SELECT id FROM compute.server")
@@ -179,7 +173,7 @@ async def test_a_project_without_a_limit_pays_no_statement_and_one_with_a_limit_
     with statements() as seen:
         await boot()
         assert seen == ["compute.find_flavor_with_quotas", *making]
-    await quotas.set_quotas(compute, PROJECT, {"instances": 500})
+    await QUOTAS.set(compute, PROJECT, {"instances": 500}, check=True)
     counting = ["compute.lock_projects", "compute.count_servers_of_projects"]
     for count in (1, 100):
         with statements() as seen:
@@ -194,15 +188,15 @@ async def test_its_own_quota_holds_then_the_class_then_the_configuration(compute
     compute.settings = ComputeSettings(quota_instances=1, quota_metadata_items=3)
     for limit in (1, 2, 3):
         if limit == 2:
-            assert (await quotas.set_defaults(compute, {"instances": 2}))["instances"] == 2
+            assert (await QUOTAS.set(compute, EVERYBODY, {"instances": 2}, check=False))["instances"] == 2
         if limit == 3:
-            assert (await quotas.set_quotas(compute, PROJECT, {"instances": 3}))["instances"] == 3
+            assert (await QUOTAS.set(compute, PROJECT, {"instances": 3}, check=True))["instances"] == 3
         assert await boot() == 1
         with pytest.raises(OverQuota, match=f"already used {limit} of {limit} instances"):
             await boot()
-    assert (await quotas.get_quotas(compute, OTHER))["instances"] == 2
-    assert (await quotas.get_defaults(compute))["metadata_items"] == 3
-    await quotas.delete_quotas(compute, PROJECT)
+    assert (await QUOTAS.get(compute, OTHER))["instances"] == 2
+    assert (await QUOTAS.get(compute, EVERYBODY))["metadata_items"] == 3
+    await QUOTAS.delete(compute, PROJECT)
     with pytest.raises(OverQuota, match="already used 3 of 2 instances"):
         await boot()
 
@@ -210,26 +204,26 @@ async def test_its_own_quota_holds_then_the_class_then_the_configuration(compute
 async def test_projects_that_have_more_than_they_may_are_listed(compute: Compute, boot: Boot) -> None:
     await boot(count=2)
     await boot(OTHER)
-    assert await quotas.list_over(compute) == []
+    assert await QUOTAS.list_over(compute) == []
     compute.settings = ComputeSettings(quota_instances=1, quota_cores=2)
-    over = [(usage.project_id, usage.resource, usage.maximum, usage.used) for usage in await quotas.list_over(compute)]
+    over = [(usage.project_id, usage.resource, usage.maximum, usage.used) for usage in await QUOTAS.list_over(compute)]
     assert over == [(PROJECT, "instances", 1, 2), (PROJECT, "cores", 2, 4)]
-    await quotas.set_quotas(compute, PROJECT, {"instances": 2, "cores": -1})
-    assert await quotas.list_over(compute) == []
+    await QUOTAS.set(compute, PROJECT, {"instances": 2, "cores": -1}, check=True)
+    assert await QUOTAS.list_over(compute) == []
 
 
 async def test_a_quota_below_what_is_used_is_set_by_force_alone(compute: Compute, boot: Boot) -> None:
     await boot(count=2)
     with pytest.raises(QuotaTooSmall, match="Quota limit 3 for cores must be greater than or equal to"):
-        await quotas.set_quotas(compute, PROJECT, {"instances": 5, "cores": 3})
-    assert (await quotas.get_quotas(compute, PROJECT))["instances"] == -1
-    await quotas.set_quotas(compute, PROJECT, {"cores": 3}, force=True)
+        await QUOTAS.set(compute, PROJECT, {"instances": 5, "cores": 3}, check=True)
+    assert (await QUOTAS.get(compute, PROJECT))["instances"] == -1
+    await QUOTAS.set(compute, PROJECT, {"cores": 3}, check=False)
     with pytest.raises(OverQuota, match="Requested 2, but already used 4 of 3 cores"):
         await boot()
 
 
 async def test_metadata_of_new_servers_is_within_the_quota(compute: Compute, boot: Boot) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"metadata_items": 2})
+    await QUOTAS.set(compute, PROJECT, {"metadata_items": 2}, check=True)
     assert await boot(metadata={"a": "", "b": ""}) == 1
     with pytest.raises(MetadataFull, match="Maximum number of metadata items exceeds 2"):
         await boot(metadata={"a": "", "b": "", "c": ""})
@@ -239,6 +233,6 @@ async def test_metadata_of_new_servers_is_within_the_quota(compute: Compute, boo
 
 
 async def test_an_unknown_flavor_is_said_first(compute: Compute, boot: Boot) -> None:
-    await quotas.set_quotas(compute, PROJECT, {"instances": 0})
+    await QUOTAS.set(compute, PROJECT, {"instances": 0}, check=True)
     with pytest.raises(ServerRefused, match="Flavor huge could not be found"):
         await boot(flavor_ref="huge")

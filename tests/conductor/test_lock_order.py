@@ -15,12 +15,13 @@ from tests.network.cloud import PROJECT
 from roost.compute.model.server import MigrationFilter, ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
-from roost.compute.service import guests, quotas
+from roost.compute.service import guests
 from roost.compute.service.actions import change_power, lock, rebuild, reset_state, unlock
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.interfaces import attach_interface, detach_interface
 from roost.compute.service.moves import abort_migration, confirm_due, force_complete, list_migrations
 from roost.compute.service.nics import ports_changed
+from roost.compute.service.quotas import QUOTAS
 from roost.compute.service.server_changes import set_metadata, update_server
 from roost.compute.service.servers import delete_server, get_server
 from roost.compute.settings import ComputeSettings
@@ -108,7 +109,7 @@ async def test_no_pair_of_operations_is_a_deadlock(database: Database, moved: st
     world = await World.make(database)
     await world.hosts(*HOSTS, reach=["rack1"], vcpus=4000)
     await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=512, disk_gb=1))
-    await quotas.set_quotas(world.compute, PROJECT, {"cores": 10_000}, force=True)  # who has one is locked and counted
+    await QUOTAS.set(world.compute, PROJECT, {"cores": 10_000}, check=False)  # who has one is locked and counted
     network = await world.routed(rack1="10.0.0.0/20")
     pairs = [pair for pair in PAIRS if (names.issuperset(pair) if kind is None else not names.isdisjoint(pair))]
     server_ids = await world.boot(network.id, count=len(pairs))

@@ -9,9 +9,9 @@ from tests.conductor.world import BY, World
 from roost.compute.errors import MetadataFull, OverQuota
 from roost.compute.model.server import ServerUpdate
 from roost.compute.model.work import MoveKind
-from roost.compute.service import actions, quotas
+from roost.compute.service import actions
 from roost.compute.service.flavors import FlavorRequest, create_flavor
-from roost.compute.store.quotas import QUOTAS
+from roost.compute.service.quotas import QUOTAS
 from roost.platform.database import Database
 
 PROJECT = "project"
@@ -26,11 +26,11 @@ async def world(database: Database) -> World:
 
 
 async def cores(world: World) -> int:
-    return (await quotas.get_usages(world.compute, PROJECT))["cores"].used
+    return (await QUOTAS.get_usages(world.compute, PROJECT))["cores"].used
 
 
 async def limit(world: World, maximum: int) -> None:
-    await quotas.set_quotas(world.compute, PROJECT, {"cores": maximum}, force=True)
+    await QUOTAS.set(world.compute, PROJECT, {"cores": maximum}, check=False)
 
 
 @pytest.mark.parametrize("revert", [False, True])
@@ -113,6 +113,6 @@ async def test_what_a_server_has_already_it_may_have_again(world: World) -> None
 async def test_a_rebuild_keeps_the_quota_of_metadata(world: World) -> None:
     (server_id,) = await world.boot()
     await world.run()
-    await quotas.set_quotas(world.compute, PROJECT, {"metadata_items": 1})
+    await QUOTAS.set(world.compute, PROJECT, {"metadata_items": 1}, check=True)
     with pytest.raises(MetadataFull, match="Maximum number of metadata items exceeds 1"):
         await actions.rebuild(world.compute, server_id, ServerUpdate(image_ref="i", metadata={"a": "", "b": ""}), BY)

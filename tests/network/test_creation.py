@@ -17,7 +17,8 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.ports import Port, PortFilter, PortRequest
-from roost.network.service import builds, ports, quotas
+from roost.network.service import builds, ports
+from roost.network.service.quotas import QUOTAS
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim
 from roost.seams.network import Nic
@@ -100,7 +101,7 @@ async def test_ports_on_a_host_spread_over_its_segments_and_fill_them_all(cloud:
 async def test_each_is_refused_for_its_own_reason_and_the_others_are_made(cloud: Cloud) -> None:
     plain = await cloud.plain("10.0.0.0/28")
     routed, _ = await cloud.routed("10.1.0.0/29")
-    await quotas.set_quotas(cloud.networks, "limited", {"port": 1})
+    await QUOTAS.set(cloud.networks, "limited", {"port": 1}, check=False)
     limited = PortRequest(network_id=plain.id, project_id="limited")
     wanted = [*asked(plain.id), *asked(NOWHERE), limited, limited, *asked(routed.id), *asked(plain.id)]
     answers = await ports.create_each(cloud.networks, wanted)

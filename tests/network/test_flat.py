@@ -18,14 +18,14 @@ from roost.network.model.ports import Address, FixedIpRequest, Port, PortFilter,
 from roost.network.rules import addressing, flat, port_bindings
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
 from roost.network.rules.port_bindings import Assignment, Reservation
-from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import audit_ports
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
-from roost.network.service import quotas as quota_service
 from roost.network.service import subnets as subnet_service
+from roost.network.service.quotas import QUOTAS
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.drift import Repairs
+from roost.platform.quotas import QuotaUsage
 from roost.seams import network as seam
 from roost.seams.network import BindRefused, Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 from roost.seams.network import ServerNics as Server
@@ -342,7 +342,7 @@ async def test_no_port_is_there_before_a_host_is_chosen_and_none_that_a_client_s
     hidden, again = await ensured(cloud, server)
     assert (hidden.id, hidden.revision, again) == (planned.id, 1, made)
     assert await port_service.list_ports(cloud.networks, PortFilter()) == shown
-    assert (await quota_service.get_details(cloud.networks, PROJECT))["port"].used == 1
+    assert (await QUOTAS.get_usages(cloud.networks, PROJECT))["port"].used == 1
     theirs = Server(server_id=str(uuid.uuid4()), project_id=PROJECT, nics=(Nic(tag="0", port_id=hidden.id),))
     (refused,) = await cloud.client.ensure_ports([theirs])
     assert refused == PortsRefused(theirs.server_id, f"Port {hidden.id} could not be found.")

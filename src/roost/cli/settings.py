@@ -8,12 +8,15 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from roost.compute.settings import UPSTREAM_QUOTAS as COMPUTE_QUOTAS
 from roost.compute.settings import ComputeSettings
 from roost.conductor.settings import ConductorSettings
+from roost.network.settings import UPSTREAM_QUOTAS as NETWORK_QUOTAS
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import ConfigPath, read_config, read_secret
 from roost.platform.errors import BadRequest
+from roost.platform.quotas import fill_in
 from roost.platform.settings import (
     ApiSettings,
     CorsSettings,
@@ -118,7 +121,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Return the same with the default quotas in force. keystone: it knows who calls, so no caller is everybody."""
         if not keystone:
             return self
-        return replace(self, network=self.network.with_upstream_quotas(), compute=self.compute.with_upstream_quotas())
+        network, compute = fill_in(self.network, NETWORK_QUOTAS), fill_in(self.compute, COMPUTE_QUOTAS)
+        return replace(self, network=network, compute=compute)
 
 
 def sources_of(config: Config) -> tuple[Path, ...]:

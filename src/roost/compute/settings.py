@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from roost.platform.quotas import Maximum, fill_in
+from roost.platform.quotas import Maximum
 from roost.seams.agent import SERVICE_VERSION
 
 UPSTREAM_QUOTAS = {"quota_instances": 10, "quota_cores": 20, "quota_ram": 51_200}
-"""Source: Nova, conf/quota.py."""
+"""What holds with Keystone where none is set. Source: Nova, conf/quota.py."""
 
 
 class ComputeSettings(Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     and has no say in how servers are built; an upgrade of older agents sets it to 1 first. waiting_hosts_max: hosts of
     one agent's token that may wait to be accepted. quota_*: how many servers, VCPUs and MiB of memory a project may
     have that has no quota of its own, and how many metadata items each of its servers; -1 for any number, None: see
-    with_upstream_quotas.
+    UPSTREAM_QUOTAS.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
@@ -45,10 +45,6 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
         """Raise ValueError when the image service's endpoint is no address."""
         if self.image_url and not self.image_url.startswith(("http://", "https://")):
             raise ValueError(f"image_url {self.image_url!r}: expected an address: http://127.0.0.1:9292")
-
-    def with_upstream_quotas(self) -> "ComputeSettings":
-        """Return the same with upstream's quotas where none are set."""
-        return fill_in(self, UPSTREAM_QUOTAS)
 
     @property
     def poll_wait_max_s(self) -> float:

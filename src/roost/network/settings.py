@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from roost.platform.quotas import Maximum, fill_in
+from roost.platform.quotas import Maximum
 
 UPSTREAM_QUOTAS = {"quota_network": 100, "quota_subnet": 100, "quota_port": 500}
-"""Source: Neutron, conf/quota.py."""
+"""What holds with Keystone where none is set. Source: Neutron, conf/quota.py."""
 
 FIXED_IPS_MAX = 16
 """How many any port may be given by name."""
@@ -21,7 +21,7 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     reconcile_s: how often the leftovers of killed processes are looked for. audit_s: how often everything is audited.
     intent_s: how long a claim without an address is left alone, unless its port's build is at work.
     publish_lease_s: how long a killed publisher delays a segment.
-    quota_*: how many a project may have without a quota of its own; -1: any number. None: see with_upstream_quotas.
+    quota_*: how many a project may have without a quota of its own; -1: any number. None: see UPSTREAM_QUOTAS.
     max_fixed_ips_per_port: how many addresses a client may name for a port that is not the network's own.
     url: the Network API that conductors have credentials for. "": the same Roost serves it, and none are needed.
     token_file: has the token for it. "": Keystone gives one for the OS_… variables.
@@ -47,7 +47,3 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
         """Raise ValueError when the Network API's endpoint is no address."""
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url {self.url!r}: expected an address: http://127.0.0.1:9696")
-
-    def with_upstream_quotas(self) -> "NetworkSettings":
-        """Return the same with upstream's quotas where none are set."""
-        return fill_in(self, UPSTREAM_QUOTAS)

@@ -22,12 +22,12 @@ from roost.cli.settings import Config, read_settings
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import Heartbeat
 from roost.compute.service import Compute
-from roost.compute.service import quotas as compute_quotas
 from roost.compute.service.cells import count_silent_cells, list_heartbeats
 from roost.compute.service.hosts import list_hosts_below
 from roost.compute.service.network_info import find_differing
+from roost.compute.service.quotas import QUOTAS as COMPUTE_QUOTAS
 from roost.network.service import Networks
-from roost.network.service import quotas as network_quotas
+from roost.network.service.quotas import QUOTAS as NETWORK_QUOTAS
 from roost.network.settings import NetworkSettings
 from roost.platform.quotas import QuotaUsage
 
@@ -96,7 +96,7 @@ async def _read(compute: Compute, networks: Networks, settings: NetworkSettings)
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
         silent_cells=await count_silent_cells(compute),
         info_differs=len(await find_differing(compute)),
-        over_quota=(*await compute_quotas.list_over(compute), *await network_quotas.list_over(networks)),
+        over_quota=(*await COMPUTE_QUOTAS.list_over(compute), *await NETWORK_QUOTAS.list_over(networks)),
         settings=settings,
     )
 

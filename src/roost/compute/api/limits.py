@@ -11,7 +11,7 @@ from roost.compute.api.policies import ADMIN, ANYBODY, OTHER_LIMITS
 from roost.compute.api.quota_sets import SET_ATTRIBUTES, select_resources
 from roost.compute.api.requests import STRICT_FROM, Parameter, check_parameters, query, text_parameter
 from roost.compute.service import Compute
-from roost.compute.service import quotas as service
+from roost.compute.service.quotas import QUOTAS
 from roost.platform.auth import Policy
 from roost.platform.http import Version
 from roost.platform.operations import Operation, Operations, Rule
@@ -54,7 +54,7 @@ def limit_operations(compute: Compute, policy: Policy) -> Operations:
         project_id = text_parameter(request, "tenant_id")
         if project_id is not None:
             access.enforce(OTHER_LIMITS)
-        usages = await service.get_usages(compute, access.project_id if project_id is None else project_id)
+        usages = await QUOTAS.get_usages(compute, access.project_id if project_id is None else project_id)
         return {"limits": {"rate": [], "absolute": _show(usages, request.state.microversion)}}
 
     return {

@@ -14,11 +14,16 @@ from roost.platform.quotas import UNLIMITED, Quotas, QuotaUsage
 COUNTED = ("instances", "cores", "ram")
 METADATA_ITEMS = "metadata_items"
 DEFAULTS_ELSEWHERE: Quotas = {
-    **{"injected_files": 5, "injected_file_content_bytes": 10 * 1024, "injected_file_path_bytes": 255},
     **{"key_pairs": 100, "server_groups": 10, "server_group_members": 10},
+    **{"injected_files": 5, "injected_file_content_bytes": 10 * 1024, "injected_file_path_bytes": 255},
     **dict.fromkeys(("fixed_ips", "floating_ips", "security_groups", "security_group_rules"), UNLIMITED),
 }
 """Of what Roost does not have, so that nobody uses any: upstream's."""
+RESOURCES = (*COUNTED, METADATA_ITEMS, *DEFAULTS_ELSEWHERE)
+LIMIT_TOO_SMALL = (
+    "Quota limit {maximum} for {resource} must be greater than or equal to already used and reserved {used}."
+)
+"""Source: Nova, quota_sets.py."""
 
 
 def amounts_of(flavor: Flavor) -> dict[str, int]:
@@ -54,16 +59,6 @@ def growth_refusal(usages: Mapping[str, QuotaUsage], growth: Mapping[str, int]) 
 def metadata_refusal(maximum: int, count: int) -> str | None:
     """Return why a server cannot have so many metadata items, or None if it can."""
     return None if maximum < 0 or count <= maximum else f"Maximum number of metadata items exceeds {maximum}"
-
-
-def limit_refusal(usage: QuotaUsage, maximum: int) -> str | None:
-    """Return why a new quota is too small for what the project has, or None. Source: Nova, quota_sets.py, its text."""
-    if maximum < 0 or usage.used <= maximum:
-        return None
-    return (
-        f"Quota limit {maximum} for {usage.resource} must be greater than or equal to already used and reserved "
-        f"{usage.used}."
-    )
 
 
 def _sentence(usages: Mapping[str, QuotaUsage], amounts: Mapping[str, int], *, requested: Mapping[str, str]) -> str:

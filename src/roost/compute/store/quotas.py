@@ -6,7 +6,7 @@ import msgspec
 from roost.compute.model.cloud import Flavor
 from roost.compute.store.flavors import COLUMNS, read_flavor
 from roost.platform.database import Connection
-from roost.platform.quota_tables import EVERYBODY, QuotaTable
+from roost.platform.quota_tables import EVERYBODY
 
 # While a server is moved between two flavors it counts with the larger. One that is being deleted counts.
 COUNT_SERVERS = """-- compute.count_servers_of_projects
@@ -17,8 +17,6 @@ SELECT project_id, count(*) AS instances, sum(greatest((server.flavor ->> 'vcpus
 FROM (SELECT id, project_id, flavor FROM compute.server WHERE {projects}) AS server
 LEFT JOIN (SELECT server_id, plan FROM compute.move WHERE open) AS move ON move.server_id = server.id
 GROUP BY project_id"""
-
-QUOTAS = QuotaTable(schema="compute", lock_space=0x524F5351, counts={("instances", "cores", "ram"): COUNT_SERVERS})
 
 # One look for both: a project without limits pays nothing for there being quotas.
 FIND_FLAVOR = f"""-- compute.find_flavor_with_quotas

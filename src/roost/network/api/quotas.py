@@ -1,6 +1,6 @@
 """Quotas over HTTP. Source: Network API v2.0, extensions quotas, quota_details and quota-check-limit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,10 +12,10 @@ from roost.network.api.bodies import refuse_unserved
 from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import answer, body_type, get_few, get_one
-from roost.network.errors import InvalidInput
+from roost.network.errors import InvalidInput, TenantQuotaNotFound
 from roost.network.rules.quotas import RESOURCES
 from roost.network.service import Networks
-from roost.network.service import quotas as service
+from roost.network.service.quotas import QUOTAS
 from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
 from roost.platform.operations import Operation, Operations, Rule
@@ -26,35 +26,8 @@ GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
 
 GivenMaximum = Maximum | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType
 """A number, or its digits, as upstream takes them."""
-
-
-class QuotaUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Quotas of what Roost does not have: accepted where they allow any number of it."""
-
-    floatingip: NoMaximum = UNSET
-    rbac_policy: NoMaximum = UNSET
-    router: NoMaximum = UNSET
-    security_group: NoMaximum = UNSET
-    security_group_rule: NoMaximum = UNSET
-    subnetpool: NoMaximum = UNSET
-
-
-class QuotaBody(QuotaUnserved, kw_only=True, forbid_unknown_fields=True):
-    """PUT quotas/{project}: what is left out stays. check_limit: refuse a quota below what there is already."""
-
-    network: GivenMaximum = UNSET
-    subnet: GivenMaximum = UNSET
-    port: GivenMaximum = UNSET
-    check_limit: bool = False
-    force: bool = False
-    project_id: Text | None = None
-    tenant_id: Text | None = None
-
-
-class QuotaEnvelope(Struct, forbid_unknown_fields=True):
-    """The body around a project's quotas."""
-
-    quota: QuotaBody
+UNSERVED = ("floatingip", "rbac_policy", "router", "security_group", "security_group_rule", "subnetpool")
+"""Quotas of what Roost does not have: accepted where they allow any number of it."""
 
 
 class QuotaUsageDocument(Struct, forbid_unknown_fields=True):
@@ -65,16 +38,29 @@ class QuotaUsageDocument(Struct, forbid_unknown_fields=True):
     reserved: int = 0
 
 
-def _document(name: str, kind: type, *more: Any, doc: str) -> type[Struct]:
-    """Return the type of a document with a value of this kind for each resource. more: its other fields."""
-    return body_type(f"{name}Document", *((resource, kind) for resource in RESOURCES), *more, doc=doc)
+def _each(kind: Any, *default: Any) -> Iterator[tuple[Any, ...]]:
+    """Return a field of this kind for each resource."""
+    return ((resource, kind, *default) for resource in RESOURCES)
 
 
-QUOTA = _document("Quota", int, doc="How many a project may have; -1 for any number.")
-PROJECT_QUOTA = _document(
-    "ProjectQuota", int, ("project_id", str), ("tenant_id", str), doc="The same, with the project that it is about."
+QUOTA_BODY = body_type(
+    "QuotaBody",
+    *((name, NoMaximum, UNSET) for name in UNSERVED),
+    *_each(GivenMaximum, UNSET),
+    *((name, bool, False) for name in ("check_limit", "force")),
+    *((name, Text | None, None) for name in ("project_id", "tenant_id")),
+    doc="PUT quotas/{project}: what is left out stays. check_limit: refuse a quota below what there is already.",
 )
-QUOTA_DETAILS = _document("QuotaDetails", QuotaUsageDocument, doc="How many a project may have, and how many it has.")
+QUOTA_ENVELOPE = body_type("QuotaEnvelope", ("quota", QUOTA_BODY), doc="The body around a project's quotas.")
+
+QUOTA = body_type("QuotaDocument", *_each(int), doc="How many a project may have; -1 for any number.")
+PROJECT_QUOTA = body_type(
+    "ProjectQuotaDocument", *_each(int), ("project_id", str), ("tenant_id", str),
+    doc="The same, with the project that it is about.",
+)  # fmt: skip
+QUOTA_DETAILS = body_type(
+    "QuotaDetailsDocument", *_each(QuotaUsageDocument), doc="How many a project may have, and how many it has."
+)
 QUOTA_DETAILS_ANSWER = body_type("QuotaDetailsAnswer", ("quota", QUOTA_DETAILS), doc="The answer with them.")
 QUOTA_DOCUMENTS = (QUOTA, PROJECT_QUOTA, QUOTA_DETAILS)
 """Of which `fields` leaves attributes out."""
@@ -98,7 +84,7 @@ def quota_operations(context: Networks) -> Operations:
             "GET": get(quota, partial(_read, context), summary="how many a project may have; -1 for any number"),
             "PUT": Operation(
                 summary="give a project quotas of its own",
-                endpoint=partial(_update, context), rule=Rule("update_quota", ADMIN), body=QuotaEnvelope, result=quota,
+                endpoint=partial(_update, context), rule=Rule("update_quota", ADMIN), body=QUOTA_ENVELOPE, result=quota,
             ),
             "DELETE": Operation(
                 summary="let the default quotas hold for a project",
@@ -125,44 +111,42 @@ def _own_project(context: Networks, name: str, summary: str, doc: str) -> Mappin
 
 
 async def _list_all(context: Networks, _request: Request) -> list[Struct]:
-    quotas_by_project = await service.list_quotas(context)
-    return [PROJECT_QUOTA(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in quotas_by_project.items()]
+    own = await QUOTAS.list_own(context)
+    return [PROJECT_QUOTA(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in own.items()]
 
 
 async def _read(context: Networks, request: Request) -> Struct:
-    return QUOTA(**await service.get_quotas(context, _project(request)))
+    return QUOTA(**await QUOTAS.get(context, _project(request)))
 
 
 async def _read_default(context: Networks, request: Request) -> Struct:
     _project(request)
-    return QUOTA(**service.default_quotas(context))
+    return QUOTA(**QUOTAS.defaults(context))
 
 
 async def _read_details(context: Networks, request: Request) -> Struct:
-    usages = await service.get_details(context, _project(request))
-    parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in usages.items()}
-    return QUOTA_DETAILS(**parts)
+    usages = await QUOTAS.get_usages(context, _project(request))
+    return QUOTA_DETAILS(**{name: QuotaUsageDocument(usage.maximum, usage.used) for name, usage in usages.items()})
 
 
 async def _update(context: Networks, request: Request) -> dict[str, Any]:
     project_id = _project(request)
-    body = (await read_json(request, QuotaEnvelope)).quota
+    envelope: Any = await read_json(request, QUOTA_ENVELOPE)
+    body = envelope.quota
     refuse_unserved(body)
-    for name, value in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
-        if value not in (None, project_id):
+    for name in ("project_id", "tenant_id"):
+        if (value := getattr(body, name)) not in (None, project_id):
             raise InvalidInput(f"{name} '{value}': the path names {project_id}.")
-    check_limit = body.check_limit and not body.force
-    quotas = await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit)
+    values = {resource: getattr(body, resource) for resource in RESOURCES}
+    maxima: dict[str, int] = {resource: int(value) for resource, value in values.items() if value is not UNSET}
+    quotas = await QUOTAS.set(context, project_id, maxima, check=body.check_limit and not body.force)
     return {"quota": listing.show_fields(QUOTA(**quotas), request)}
 
 
 async def _delete(context: Networks, request: Request) -> None:
-    await service.delete_quotas(context, _project(request))
-
-
-def _maxima(body: QuotaBody) -> dict[str, int]:
-    maxima = {resource: getattr(body, resource) for resource in RESOURCES}
-    return {resource: int(maximum) for resource, maximum in maxima.items() if maximum is not UNSET}
+    project_id = _project(request)
+    if not await QUOTAS.delete(context, project_id):
+        raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
 
 
 def _project(request: Request) -> str:

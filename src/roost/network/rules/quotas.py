@@ -1,16 +1,17 @@
-"""Refuses a project more than its quota, in upstream's words. service/quotas.py counts what it uses."""
+"""Refuses a project more than its quota, in upstream's words. store/quotas.py counts what it uses."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec.structs import replace
 
 from roost.platform.quotas import QuotaUsage
 
 Resource = Literal["network", "subnet", "port"]
-RESOURCES: tuple[Resource, ...] = ("network", "subnet", "port")
+RESOURCES: tuple[Resource, ...] = get_args(Resource)
 """Names of tables, of options `quota_…`, and of attributes in api/quotas.py."""
+LIMIT_TOO_SMALL = "Quota limit {maximum} for {resource} must be greater than or equal to already used {used}"
 
 
 def refusal(usage: QuotaUsage, more: int) -> str | None:
@@ -32,14 +33,7 @@ def grant(usages: Mapping[str, QuotaUsage], wants: Sequence[tuple[str, int]]) ->
     reasons = []
     for project_id, more in wants:
         usage = usages.get(project_id)
-        so_far = usage and replace(usage, used=usage.used + granted[project_id])
-        reasons.append(refusal(so_far, more) if so_far and more else None)
-        granted[project_id] += more if reasons[-1] is None else 0
+        reason = refusal(replace(usage, used=usage.used + granted[project_id]), more) if usage else None
+        reasons.append(reason)
+        granted[project_id] += 0 if reason else more
     return reasons
-
-
-def refusal_of_limit(usage: QuotaUsage, maximum: int) -> str | None:
-    """Return why a new quota is too small for what the project has, in upstream's words; None if it is not."""
-    if maximum < 0 or usage.used <= maximum:
-        return None
-    return f"Quota limit {maximum} for {usage.resource} must be greater than or equal to already used {usage.used}"
