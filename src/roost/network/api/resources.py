@@ -76,17 +76,15 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
 
     def show_operation(self, context: Networks) -> Operation:
         """Return GET of one."""
-
-        async def read(request: Request) -> Struct:
-            resource_id = self.id_of(request)
-            items = await self.find(context, [resource_id])
-            if not items:
-                raise self.absent(resource_id)
-            document: Struct = self.show(items[0])
-            return document
-
-        result = answer(self.name, self.document)
+        result, read = answer(self.name, self.document), partial(self._read_one, context)
         return get_one(self.name, result, read, summary=f"one {self.name}", rule=self.rule("get"))
+
+    async def _read_one(self, context: Networks, request: Request) -> Struct:
+        resource_id = self.id_of(request)
+        documents: list[Struct] = [self.show(item) for item in await self.find(context, [resource_id])]
+        if not documents:
+            raise self.absent(resource_id)
+        return documents[0]
 
 
 class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
@@ -133,68 +131,65 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
 
     def operations(self, context: Networks) -> Operations:
         """Return the operations of the collection, and of one."""
+        name, plural = self.name, self.plural
+        camel, bounds = _camel(name), Meta(min_length=1, max_length=BULK_MAX)
+        doc = f"The body around one {name}, or around many."
+        bodies = _one_or_many(f"{camel}Envelope", self.body, name, plural, bounds, doc)
+        answers = _one_or_many(f"{camel}MadeAnswer", self.document, name, plural, Meta(), None)
+        changes = body_type(
+            f"{camel}UpdateEnvelope", (name, self.update_body), doc=f"The body around a {name}'s changes."
+        )
         return {
-            f"/v2.0/{self.plural}": {
-                "GET": self.list_operation(context, f"{self.plural}: filtered, in order, in pages"),
-                "POST": self._create_operation(context),
+            f"/v2.0/{plural}": {
+                "GET": self.list_operation(context, f"{plural}: filtered, in order, in pages"),
+                "POST": Operation(
+                    summary=f"make a {name}, or many at once: all or none",
+                    endpoint=partial(self._create, context, bodies), rule=self.rule("create"), body=bodies, status=201,
+                    result=answers, errors=(404, 409),
+                ),
             },
-            f"/v2.0/{self.plural}/{{id}}": {
+            f"/v2.0/{plural}/{{id}}": {
                 "GET": self.show_operation(context),
-                "PUT": self._update_operation(context),
-                "DELETE": self._delete_operation(context),
+                "PUT": Operation(
+                    summary=f"change the {name}; `If-Match: revision_number=N` is heeded",
+                    endpoint=partial(self._update, context, changes), rule=self.rule("update"), body=changes,
+                    result=answer(name, self.document), errors=(409, 412),
+                ),
+                "DELETE": Operation(
+                    summary=f"delete the {name}; `If-Match: revision_number=N` is heeded",
+                    endpoint=partial(self._delete, context), rule=self.rule("delete"), status=204, errors=(409, 412),
+                ),
             },
-        }
+        }  # fmt: skip
 
     def bodies_in(self, envelope: Struct) -> list[Any]:
         """Return the bodies of a POST, of which there is one or a list."""
         body, bodies = getattr(envelope, self.name), getattr(envelope, self.plural)
         return [*([] if body is UNSET else [body]), *([] if bodies is UNSET else bodies)]
 
-    def _create_operation(self, context: Networks) -> Operation:
-        envelope = _envelope(self.name, self.plural, self.body)
+    async def _create(self, context: Networks, envelope: type[Struct], request: Request) -> dict[str, Any]:
+        body = await self.read(request, envelope)
+        is_single = getattr(body, self.plural) is UNSET
+        if is_single == (getattr(body, self.name) is UNSET):
+            raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
+        bodies, owner = self.bodies_in(body), project_of(request) or context.default_project
+        if self.parts is not None:
+            refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
+        for item in bodies:
+            refuse_unserved(item)
+        requests = [self.request(item, parse_project(item, owner)) for item in bodies]
+        shown = [listing.show_made(self.show(item), request) for item in await self.create(context, requests)]
+        return {self.name: shown[0]} if is_single else {self.plural: shown}
 
-        async def create(request: Request) -> dict[str, Any]:
-            body = await self.read(request, envelope)
-            is_single = getattr(body, self.plural) is UNSET
-            if is_single == (getattr(body, self.name) is UNSET):
-                raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
-            bodies, owner = self.bodies_in(body), project_of(request) or context.default_project
-            if self.parts is not None:
-                refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
-            for item in bodies:
-                refuse_unserved(item)
-            requests = [self.request(item, parse_project(item, owner)) for item in bodies]
-            shown = [listing.show_made(self.show(item), request) for item in await self.create(context, requests)]
-            return {self.name: shown[0]} if is_single else {self.plural: shown}
+    async def _update(self, context: Networks, envelope: type[Struct], request: Request) -> dict[str, Any]:
+        resource_id = self.id_of(request)
+        body = getattr(await self.read(request, envelope), self.name)
+        refuse_unserved(body)
+        changed = await self.update(context, resource_id, self.changes(body, revision(request)))
+        return {self.name: listing.show_made(self.show(changed), request)}
 
-        return Operation(
-            summary=f"make a {self.name}, or many at once: all or none", endpoint=create, rule=self.rule("create"),
-            body=envelope, status=201, result=_made_answer(self.name, self.plural, self.document), errors=(404, 409),
-        )  # fmt: skip
-
-    def _update_operation(self, context: Networks) -> Operation:
-        envelope = _update_envelope(self.name, self.update_body)
-
-        async def update(request: Request) -> dict[str, Any]:
-            resource_id = self.id_of(request)
-            body = getattr(await self.read(request, envelope), self.name)
-            refuse_unserved(body)
-            changed = await self.update(context, resource_id, self.changes(body, revision(request)))
-            return {self.name: listing.show_made(self.show(changed), request)}
-
-        return Operation(
-            summary=f"change the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=update,
-            rule=self.rule("update"), body=envelope, result=answer(self.name, self.document), errors=(409, 412),
-        )  # fmt: skip
-
-    def _delete_operation(self, context: Networks) -> Operation:
-        async def delete(request: Request) -> None:
-            await self.delete(context, self.id_of(request), revision=revision(request))
-
-        return Operation(
-            summary=f"delete the {self.name}; `If-Match: revision_number=N` is heeded", endpoint=delete,
-            rule=self.rule("delete"), status=204, errors=(409, 412),
-        )  # fmt: skip
+    async def _delete(self, context: Networks, request: Request) -> None:
+        await self.delete(context, self.id_of(request), revision=revision(request))
 
 
 AnyResource = Resource[Any, Any, Any]
@@ -237,10 +232,14 @@ def _unwrap(body: bytes, name: str, plural: str) -> bytes:
     return msgspec.json.encode(envelope | {plural: [x[name] if x.keys() == {name} else x for x in items]})
 
 
-_VALUES = {"type": "array", "items": {"type": "string"}}
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+_VALUES = _array({"type": "string"})
 _FLAGS = ("true", "false", "True", "False", "1", "0")
 _ORDER = {
-    "sort_dir": {"type": "array", "items": {"enum": ["asc", "desc"]}},
+    "sort_dir": _array({"enum": ["asc", "desc"]}),
     "limit": {"type": "integer", "minimum": 0},
     "marker": {"type": "string"},
     "page_reverse": {"enum": [*_FLAGS]},
@@ -279,15 +278,9 @@ def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None
     sorted_by: the attributes that it may be ordered by; None: all.
     """
     names = sorted({*attributes(document), *listing.more_filters(document), *besides})
-    values = {name: {"type": "array", "items": _filter(document, name)} for name in names}
-    order = {
-        **_ORDER,
-        "sort_key": {
-            "type": "array",
-            "items": {"enum": sorted(attributes(document) if sorted_by is None else sorted_by)},
-        },
-    }
-    return {"type": "object", "properties": {**values, **order, "fields": _VALUES}}
+    values = {name: _array(_filter(document, name)) for name in names}
+    sort_key = _array({"enum": sorted(attributes(document) if sorted_by is None else sorted_by)})
+    return {"type": "object", "properties": {**values, **_ORDER, "sort_key": sort_key, "fields": _VALUES}}
 
 
 def _filter(document: type[Struct], name: str) -> Schema:
@@ -316,23 +309,10 @@ def list_answer(plural: str, document: type[Struct]) -> type[Struct]:
     return body_type(f"{_camel(plural)}Answer", (plural, list_of(document)), links)
 
 
-def _made_answer(name: str, plural: str, document: type[Struct]) -> type[Struct]:
-    """Return the type of an answer with one or many that were made."""
-    many = (plural, list_of(document) | UnsetType, UNSET)
-    return body_type(f"{_camel(name)}MadeAnswer", (name, document | UnsetType, UNSET), many)
-
-
-def _envelope(name: str, plural: str, body: type[Struct]) -> type[Struct]:
-    """Return the type of a POST's whole body."""
-    bodies: Any = Annotated[list_of(body), Meta(min_length=1, max_length=BULK_MAX)]
-    doc = f"The body around one {name}, or around many."
-    fields = (name, body | UnsetType, UNSET), (plural, bodies | UnsetType, UNSET)
-    return body_type(f"{_camel(name)}Envelope", *fields, doc=doc)
-
-
-def _update_envelope(name: str, body: type[Struct]) -> type[Struct]:
-    """Return the type of a PUT's whole body."""
-    return body_type(f"{_camel(name)}UpdateEnvelope", (name, body), doc=f"The body around a {name}'s changes.")
+def _one_or_many(name: str, kind: type[Struct], one: str, many: str, bounds: Meta, doc: str | None) -> type[Struct]:
+    """Return the type of a body with one of a kind, or a list of them. one, many: the attributes."""
+    kinds: Any = Annotated[list_of(kind), bounds]
+    return body_type(name, (one, kind | UnsetType, UNSET), (many, kinds | UnsetType, UNSET), doc=doc)
 
 
 @cache
