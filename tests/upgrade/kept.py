@@ -2,17 +2,23 @@
 
 `make keep-release RELEASE=COMMIT` keeps another one. It runs in the same virtual environment, so it has to do with its
 packages: when those of pyproject.toml change too much for it, keep a younger one.
+
+Older releases are not upgraded in one step, so migrations up to those of the kept release are not needed: they can be
+deleted, but for a `NNNN_first.py` with the revision of the last one.
 """
 
 import io
 import lzma
+import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).with_name("kept-release.tar.xz")
+MIGRATE = "import sys; from roost.platform.migrate import upgrade; upgrade(sys.argv[1], sys.argv[2:])"
 
 
 def keep(commit: str) -> str:
@@ -36,6 +42,15 @@ def unpack(directory: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress(ARCHIVE.read_bytes()))) as archive:
         archive.extractall(directory, filter="data")
     return directory / "src"
+
+
+def migrate_as_kept(dsn: str) -> None:
+    """Have the kept release make its schemas in a database, or bring what an older one left up to its own."""
+    with tempfile.TemporaryDirectory() as name:
+        source = unpack(Path(name))
+        schemas = sorted({path.parents[1].name for path in source.glob("roost/*/migrations/[0-9]*.py")})
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        subprocess.run([sys.executable, "-c", MIGRATE, dsn, *schemas], check=True, env=environment)
 
 
 if __name__ == "__main__":
