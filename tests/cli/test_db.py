@@ -143,6 +143,18 @@ async def test_a_placement_service_alone_has_its_own_schema_only(database: Datab
     assert [state.oldest for state in await read_states(database, SCHEMAS)] == [head("placement"), None, None, None]
 
 
+async def test_a_schema_that_is_missing_is_made_whole(
+    database: Database, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("DROP SCHEMA seeing CASCADE")
+    assert await check(dsn) == 3
+    assert "missing the whole schema" in " ".join(capsys.readouterr().out.split())
+    await upgrade(dsn, expand=True)
+    assert capsys.readouterr().out == "Made 1 schema: seeing.\n"
+    assert await check(dsn) == 0
+
+
 async def test_requests_are_answered_while_a_migration_waits_for_their_table(database: Database, dsn: str) -> None:
     with two_more_migrations():
         async with database.transaction() as tx:

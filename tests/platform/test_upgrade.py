@@ -1,4 +1,4 @@
-"""A cloud that an earlier Roost left behind is upgraded in place, and nothing of it is lost."""
+"""A cloud that an early Roost left behind is upgraded by the kept release, then by this one; nothing of it is lost."""
 
 import asyncio
 import subprocess
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.invariants import assert_books_agree
+from tests.upgrade.kept import migrate_as_kept
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
-from roost.platform.migrate import list_outdated, upgrade
+from roost.platform.migrate import SchemaTooOld, bring_up_to_date, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 
 MANAGE = (sys.executable, "-c", "from roost.cli.manage import main; main()")
@@ -38,14 +39,22 @@ def old_dsn(postgres: PrivatePostgres) -> Iterator[str]:
     postgres._query("DROP DATABASE test_upgrade WITH (FORCE)")
 
 
-async def test_a_cloud_of_an_earlier_version_upgrades_in_place_and_its_audit_is_clean(old_dsn: str) -> None:
+async def test_a_cloud_of_an_early_version_is_refused_until_the_kept_release_upgraded_it(old_dsn: str) -> None:
     database = await Database.open(old_dsn, size=2)
     try:
-        assert set(await list_outdated(database, SCHEMAS)) >= {"compute"}
         async with database.connection() as connection:
             before = dict(await connection.fetchrow(COUNTS))
             flat_count = await connection.fetchval("SELECT count(*) FROM network.flat_address")
         assert (before["servers"], flat_count) == (12, 6)
+        sentence = r"at placement_0003, .* have an earlier release upgrade it first, .*docs/upgrade/roost.md"
+        for contract in (False, True):
+            with pytest.raises(SchemaTooOld, match=sentence):
+                await bring_up_to_date(database, SCHEMAS, contract=contract)
+        manage = [*MANAGE, "db", "upgrade", "--database", old_dsn]
+        refused = await asyncio.to_thread(subprocess.run, manage, capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+        await asyncio.to_thread(migrate_as_kept, old_dsn)
+        assert set(await list_outdated(database, SCHEMAS)) == set(SCHEMAS)
         await asyncio.to_thread(upgrade, old_dsn, SCHEMAS)
         async with database.connection() as connection:
             after = dict(await connection.fetchrow(COUNTS))

@@ -34,7 +34,7 @@ AND table_name NOT IN ('alembic_version', 'alembic_step', 'trait', 'resource_cla
     'database_seen')
 GROUP BY 1 ORDER BY 1
 """
-"""All but what a migration wrote, and standard names. Without its horizon, every search would load the index anew."""
+"""All but what a new schema has, and standard names. Without its horizon, every search would load the index anew."""
 SEQUENCES = """
 SELECT format('%I.%I', schemaname, sequencename) AS name,
     coalesce(CASE WHEN $1 THEN last_value + increment_by END, start_value) AS next

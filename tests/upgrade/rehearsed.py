@@ -10,7 +10,7 @@ from unittest.mock import patch
 from tests.upgrade.kept import ROOT
 
 from roost.platform import database, migrate, release
-from roost.platform.release import list_migrations
+from roost.platform.release import last_by_kind
 
 EXPAND, CONTRACT = "9001_expand_rehearsal", "9002_contract_rehearsal"
 MIGRATION = '''"""For tests/upgrade alone."""
@@ -62,10 +62,10 @@ def _forget() -> None:
 
 
 def _add_migrations(wings: Path) -> None:
-    last_by_kind = {migration.contracts: migration.revision for migration in list_migrations("compute")}
+    last = last_by_kind("compute")
     for name, before, sql in (
-        (EXPAND, last_by_kind[False], "ALTER TABLE compute.server ADD COLUMN rehearsal text"),
-        (CONTRACT, last_by_kind.get(True), "ALTER TABLE compute.server DROP COLUMN rehearsal"),
+        (EXPAND, last[False], "ALTER TABLE compute.server ADD COLUMN rehearsal text"),
+        (CONTRACT, last.get(True), "ALTER TABLE compute.server DROP COLUMN rehearsal"),
     ):
         text = MIGRATION.format(number=name[:4], before=before, sql=sql)
         (wings / "compute" / "migrations" / f"{name}.py").write_text(text)

@@ -128,12 +128,16 @@ def follow(reader: Rehearsal, step: str) -> str:
 
 
 def assert_migrated(sources: Sequence[Path], *, expanded: str, contracted: str) -> None:
-    """Fail unless the walk made each migration that the kept release has not, in the step that it is of."""
+    """Fail unless the walk made each migration and schema that the kept release has not, in the step that it is of."""
     old, new = ({path.relative_to(source) for path in source.glob(MIGRATIONS)} for source in sources)
     assert {EXPAND, CONTRACT} < {path.stem for path in new - old}
     made = {"expand": expanded.partition("Expanded by")[2], "contract": contracted.partition("Contracted by")[2]}
+    missing = {path.parent for path in new} - {path.parent for path in old}
     for path in new - old:
-        assert path.stem in made[path.stem.split("_")[1]]
+        kind = path.stem.split("_")[1]
+        if path.parent not in missing and kind != "first":
+            assert path.stem in made[kind]
+    assert all(path.parent.name in expanded.partition("Made ")[2] for path in missing)
 
 
 async def check_servers(url: str, dsn: str, load: Load) -> None:

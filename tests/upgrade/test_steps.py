@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from tests.upgrade.kept import ARCHIVE, ROOT
 
 from roost.cli.serving.roles import SCHEMAS
-from roost.platform.migrate import SchemaTooNew, configuration, judge
+from roost.platform.migrate import SchemaTooNew, SchemaTooOld, configuration, judge
 from roost.platform.release import Migration, is_older, list_migrations, session_name
 
 NAMED_FROM = {"placement": 8, "network": 8, "compute": 14, "seeing": 1}
@@ -99,7 +99,9 @@ def test_migrations_say_which_step_they_are_and_an_expand_only_adds(schema: str)
     scripts = ScriptDirectory.from_config(configuration("", schema))
     contracting = {migration.revision: migration.contracts for migration in list_migrations(schema)}
     kept = {path.rpartition("/")[2] for path in read_kept()}
-    for migration in list_migrations(schema):
+    first, *others = list_migrations(schema)
+    assert first.name.endswith("_first")
+    for migration in others:
         if f"{migration.name}.py" in kept:
             continue
         name = r"\d{4}_(expand|contract)_\w+" if int(migration.name[:4]) >= NAMED_FROM[schema] else r"\d{4}_\w+"
@@ -107,20 +109,24 @@ def test_migrations_say_which_step_they_are_and_an_expand_only_adds(schema: str)
         script = scripts.get_revision(migration.revision)
         assert script.dependencies is None
         before = script.down_revision
-        begins = migration == list_migrations(schema)[0]
-        assert begins or contracting.get(before, True) == migration.contracts, (
-            f"{migration.name}: each kind is a line of its own"
-        )
+        assert contracting.get(before, True) == migration.contracts, f"{migration.name}: each kind is a line of its own"
         if not migration.contracts:
             with statements_noted() as noted:
                 script.module.upgrade()
             assert list_takings(";\n".join(noted)) == [], migration.name
 
 
-def test_no_released_migration_is_edited() -> None:
+def test_no_released_migration_is_edited_and_those_of_the_kept_release_can_be_gone_on_from() -> None:
     kept = read_kept()
     assert len(kept) == 17
-    assert [name for name, text in kept.items() if (ROOT / name).read_bytes() != text] == []
+    for schema in SCHEMAS:
+        first = list_migrations(schema)[0].name[:4]
+        of_schema = {name: text for name, text in kept.items() if name.startswith(f"src/roost/{schema}/")}
+        numbers = {name: name.rpartition("/")[2][:4] for name in of_schema}
+        assert max(numbers.values(), default=first) >= first
+        assert not numbers or f"`{schema}_{first}`" in (ROOT / "docs" / "upgrade" / "roost.md").read_text()
+        later = [name for name, number in numbers.items() if number > first]
+        assert [name for name in later if (ROOT / name).read_bytes() != of_schema[name]] == []
 
 
 ONE = Migration("a_0001", "0001_a", contracts=False)
@@ -133,7 +139,7 @@ ALL = (ONE, TWO, THREE, FOUR)
 @pytest.mark.parametrize(
     ("migrations", "oldest", "steps", "expands", "contracts", "to_contract", "for_newer"),
     [
-        (ALL, None, [], [ONE, TWO, FOUR], [THREE], True, False),
+        (ALL, None, [], [], [], False, False),  # made whole
         (ALL, "a_0001", [], [TWO, FOUR], [THREE], True, False),
         (ALL, "a_0001", ["a_0001"], [TWO, FOUR], [THREE], True, False),
         (ALL, "a_0001", ["a_0002"], [FOUR], [THREE], True, False),
@@ -146,6 +152,8 @@ ALL = (ONE, TWO, THREE, FOUR)
         (ALL[:3], "a_0003", ["a_0003", "a_0004"], [], [], False, True),
         # Two releases at once: what was contracted before, and what comes now.
         (ALL, "a_0003", ["a_0002", "a_0003"], [FOUR], [], True, False),
+        # An older release, whose database another one expanded as far as this one needs it:
+        (ALL[1:], "a_0001", ["a_0002"], [FOUR], [THREE], True, False),
     ],
 )
 def test_how_far_a_schema_is(
@@ -168,6 +176,13 @@ def test_how_far_a_schema_is(
 def test_a_schema_that_a_newer_release_contracted_is_refused() -> None:
     with pytest.raises(SchemaTooNew, match="at a_0004, and this Roost knows it up to a_0003"):
         judge("a", ALL[:3], oldest="a_0004", steps=["a_0003", "a_0004"])
+
+
+@pytest.mark.parametrize("steps", [[], ["a_0001"]])
+def test_a_schema_that_ends_before_the_migrations_begin_is_refused(steps: list[str]) -> None:
+    sentence = "at a_0001, and this Roost upgrades from a_0002 on: have an earlier release upgrade it first"
+    with pytest.raises(SchemaTooOld, match=sentence):
+        judge("a", ALL[1:], oldest="a_0001", steps=steps)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 -- Flavors, hosts, host aggregates, servers, guests, the work rows of the pipeline, and agents' tokens.
 --
--- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+-- A new database is made from this file. The migrations beside it bring older ones to the same, which
+-- tests/platform/test_schemas.py holds.
 
-CREATE SCHEMA compute;
 CREATE TABLE compute.flavor (
     id text PRIMARY KEY,
     name text NOT NULL UNIQUE,
@@ -108,6 +108,7 @@ CREATE TABLE compute.agent (
 ) WITH (fillfactor = 50);
 -- Counts the changes of which hosts are declared.
 CREATE TABLE compute.declared_hosts (changes bigint NOT NULL) WITH (fillfactor = 10);
+INSERT INTO compute.declared_hosts (changes) VALUES (1);
 CREATE FUNCTION compute.note_hosts() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     ids uuid[];
@@ -147,8 +148,11 @@ CREATE TRIGGER host_inserted AFTER INSERT ON compute.host REFERENCING NEW TABLE 
 
 -- Makes the codes of marks, which prove that the records went back in time.
 CREATE TABLE compute.mark_key (key bytea NOT NULL);
+INSERT INTO compute.mark_key (key)
+VALUES (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 -- Which database the records were in: its timeline and its number in the cluster.
 CREATE TABLE compute.database_seen (fingerprint text NOT NULL);
+INSERT INTO compute.database_seen (fingerprint) VALUES ('');
 -- Times in which the records went back, or may have, and followed what the hosts said.
 CREATE TABLE compute.recovery (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

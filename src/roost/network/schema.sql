@@ -1,8 +1,8 @@
 -- Networks, segments, subnets, ports, addresses, and the rows that keep them and the ledger in step.
 --
--- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+-- A new database is made from this file. The migrations beside it bring older ones to the same, which
+-- tests/platform/test_schemas.py holds.
 
-CREATE SCHEMA network;
 CREATE TABLE network.network (
     id uuid PRIMARY KEY,
     name text NOT NULL,

@@ -2,9 +2,9 @@
 -- No foreign keys on the hot tables: the lock order of docs/design.md keeps them whole, an audit proves it, and each key
 -- would cost a lookup for every row of every claim.
 --
--- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+-- A new database is made from this file. The migrations beside it bring older ones to the same, which
+-- tests/platform/test_schemas.py holds.
 
-CREATE SCHEMA placement;
 CREATE TABLE placement.resource_class (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE
@@ -93,6 +93,8 @@ CREATE TABLE placement.change_horizon (
     noted_xid xid8 NOT NULL,
     noted_at timestamptz NOT NULL
 );
+INSERT INTO placement.change_horizon (xid, noted_xid, noted_at)
+VALUES ('0', pg_snapshot_xmin(pg_current_snapshot()), now());
 
 -- What the last import left of providers and consumers: what is not so was written in Roost since.
 CREATE TABLE placement.imported (

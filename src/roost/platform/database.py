@@ -95,7 +95,7 @@ async def _prepare_connection(connection: Connection, *, timeouts: Timeouts) -> 
         raise DatabaseTooOld(f"PostgreSQL {OLDEST_MAJOR} or later is needed, this server is {version}")
     timeouts.watch_peer(connection._transport.get_extra_info("socket").fileno())
     # Not among the start-up parameters: a pooler between refuses those that it does not know, or drops them.
-    await _set(connection, timeouts.session_settings())
+    await set_session(connection, timeouts.session_settings())
     # UUIDs and addresses are canonical lower-case strings everywhere in Roost; JSON columns hold encoded text.
     for type_name in ("uuid", "inet", "cidr"):
         await connection.set_type_codec(type_name, schema="pg_catalog", encoder=str, decoder=str, format="text")
@@ -111,7 +111,7 @@ async def _describe_arrays(connection: Connection) -> None:
     connection._protocol.get_settings().register_data_types(_array_types)
 
 
-async def _set(connection: Connection, settings: Mapping[str, str]) -> None:
+async def set_session(connection: Connection, settings: Mapping[str, str]) -> None:
     """Set the time-outs for the rest of the session."""
     names, values = list(settings), list(settings.values())
     await connection.execute(

@@ -1,4 +1,6 @@
-"""Bring schemas of the database up to date: each is a wing's, whose `migrations/` are its history.
+"""Bring schemas of the database up to date: each is a wing's, whose `migrations/` bring forward what is older.
+
+A schema that is missing is made whole, by new_schemas.py.
 
 A release changes a schema in two steps. **Expand** only adds: the release before goes on beside the new one.
 **Contract** takes away what only the release before needs, and closes the way back to it. Two tables in each schema say
@@ -17,7 +19,8 @@ from msgspec import Struct
 
 from roost.platform.database import Connection, Database
 from roost.platform.errors import RoostError
-from roost.platform.release import WINGS, Migration, head, is_older, list_migrations, session_name
+from roost.platform.new_schemas import make_new
+from roost.platform.release import WINGS, Migration, head, is_older, last_by_kind, list_migrations, session_name
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -37,6 +40,10 @@ class SchemaTooNew(RoostError):
     """The database was migrated by a newer Roost."""
 
 
+class SchemaTooOld(RoostError):
+    """The database was left by a Roost older than those that this one can upgrade."""
+
+
 class OlderReleaseConnected(RoostError):
     """Processes of an older Roost still need what contracting the database would take away."""
 
@@ -45,7 +52,8 @@ class SchemaState(Struct, frozen=True, kw_only=True):
     """How far a schema is, as this release sees it.
 
     oldest: the last migration of the oldest release that may use it, None for a schema that is missing.
-    expands, contracts: the migrations that are still to be made, by name. for_newer: a newer release expanded it.
+    expands, contracts: the migrations that are still to be made, by name; none of a schema that is missing.
+    for_newer: a newer release expanded it.
     """
 
     schema: str
@@ -57,7 +65,7 @@ class SchemaState(Struct, frozen=True, kw_only=True):
     @property
     def to_contract(self) -> bool:
         """Return whether an older release may still use it."""
-        return self.oldest != head(self.schema)
+        return self.oldest not in (None, head(self.schema))
 
 
 class OlderSession(Struct, frozen=True):
@@ -70,7 +78,7 @@ class OlderSession(Struct, frozen=True):
 
 
 async def read_states(database: Database, schemas: Sequence[str]) -> list[SchemaState]:
-    """Return how far each schema is. Raises SchemaTooNew for one that a newer release contracted."""
+    """Return how far each schema is. Raises SchemaTooNew for one that a newer release contracted, SchemaTooOld."""
     async with database.connection() as connection:
         return [await _read_state(connection, schema) for schema in schemas]
 
@@ -90,9 +98,10 @@ def judge(
 ) -> SchemaState:
     """Return how far a schema is. steps: the last migrations of each kind; none before there were two kinds.
 
-    Raises SchemaTooNew for one that is newer: what this Roost wrote there could be wrong.
+    Raises SchemaTooNew for one that is newer: what this Roost wrote there could be wrong. Raises SchemaTooOld for one
+    that ends before this release's migrations begin.
     """
-    last = migrations[-1].revision
+    first, last = migrations[0].revision, migrations[-1].revision
     if oldest is not None and oldest > last:
         raise SchemaTooNew(
             f"the schema {schema} in the database is at {oldest}, and this Roost knows it up to "
@@ -100,7 +109,14 @@ def judge(
         )
     contracting = {migration.revision for migration in migrations if migration.contracts}
     steps_made = set(steps or ([oldest] if oldest else []))
+    if not steps_made:
+        return SchemaState(schema=schema, oldest=None, expands=(), contracts=(), for_newer=False)
     expanded, contracted = max(steps_made - contracting, default=""), max(steps_made & contracting, default="")
+    if expanded < first:
+        raise SchemaTooOld(
+            f"the schema {schema} in the database is at {expanded}, and this Roost upgrades from {first} on: have an "
+            "earlier release upgrade it first, one that knows both (docs/upgrade/roost.md)"
+        )
     return SchemaState(
         schema=schema,
         oldest=oldest,
@@ -115,7 +131,10 @@ def judge(
 
 
 async def list_outdated(database: Database, schemas: Sequence[str]) -> list[str]:
-    """Return those of `schemas` that this Roost cannot use before they are expanded. Raises SchemaTooNew."""
+    """Return those of `schemas` that this Roost cannot use before they are made or expanded.
+
+    Raises SchemaTooNew, SchemaTooOld.
+    """
     return [state.schema for state in await read_states(database, schemas) if state.oldest is None or state.expands]
 
 
@@ -143,7 +162,7 @@ async def list_older_sessions(database: Database) -> list[OlderSession]:
 async def bring_up_to_date(database: Database, schemas: Sequence[str], *, contract: bool) -> list[SchemaState]:
     """Make the steps left; returns how far the schemas were. contract: an older release is not needed any more.
 
-    Raises SchemaTooNew, and OlderReleaseConnected before anything is contracted.
+    Raises SchemaTooNew, SchemaTooOld, SchemaNotMade, and OlderReleaseConnected before anything is contracted.
     """
     states = await read_states(database, schemas)
     due = [state for state in states if state.oldest is None or state.expands or (contract and state.to_contract)]
@@ -171,18 +190,24 @@ async def _refuse_older_sessions(database: Database) -> None:
 
 
 def upgrade(dsn: str, schemas: Sequence[str], *, contract: bool = True) -> None:
-    """Create or upgrade `schemas` in the database at `dsn`; doing it twice, or by two processes at once, is fine.
+    """Make or upgrade `schemas` in the database at `dsn`; doing it twice, or by two processes at once, is fine.
 
-    contract: take away what the release before needs, and refuse it from now on.
+    contract: take away what the release before needs, and refuse it from now on; a new schema is contracted always.
+    Raises SchemaNotMade.
     """
-    from alembic import command  # 0.3 s, which a schema that is up to date need not wait for
-
     for schema in schemas:
-        last_by_kind = {migration.contracts: migration.revision for migration in list_migrations(schema)}
-        if True in last_by_kind or not contract:
-            command.upgrade(configuration(dsn, schema), last_by_kind[False])
-        if contract:
-            command.upgrade(configuration(dsn, schema, contracted=True), last_by_kind.get(True, last_by_kind[False]))
+        if not asyncio.run(make_new(dsn, schema)):
+            _migrate(dsn, schema, contract=contract)
+
+
+def _migrate(dsn: str, schema: str, *, contract: bool) -> None:
+    from alembic import command  # 0.3 s, which neither a new schema nor one that is up to date need wait for
+
+    last = last_by_kind(schema)
+    if True in last or not contract:
+        command.upgrade(configuration(dsn, schema), last[False])
+    if contract:
+        command.upgrade(configuration(dsn, schema, contracted=True), last.get(True, last[False]))
 
 
 def configuration(dsn: str, schema: str, *, contracted: bool = False) -> "Config":

@@ -25,7 +25,7 @@ class Migration(Struct, frozen=True):
 def list_migrations(schema: str) -> tuple[Migration, ...]:
     """Return the history of a schema, by the rule that `NNNN_expand_what.py` is `schema_NNNN`.
 
-    The first ones have neither word in their names, and count as expand.
+    A name with neither word counts as expand. `NNNN_first.py` is where the oldest release that can be upgraded ended.
     """
     names = sorted(path.stem for path in (WINGS / schema / "migrations").glob("[0-9]*.py"))
     return tuple(
@@ -36,6 +36,11 @@ def list_migrations(schema: str) -> tuple[Migration, ...]:
 def head(schema: str) -> str:
     """Return the last migration's revision."""
     return list_migrations(schema)[-1].revision
+
+
+def last_by_kind(schema: str) -> dict[bool, str]:
+    """Return the last migrations' revisions: whether they contract -> revision."""
+    return {migration.contracts: migration.revision for migration in list_migrations(schema)}
 
 
 @cache

@@ -1,8 +1,8 @@
 -- Drains and recoveries of hosts.
 --
--- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+-- A new database is made from this file. The migrations beside it bring older ones to the same, which
+-- tests/platform/test_schemas.py holds.
 
-CREATE SCHEMA seeing;
 CREATE TABLE seeing.drain (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- drain, or recover: roost.seeing.model.DrainKind.

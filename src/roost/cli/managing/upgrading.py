@@ -53,8 +53,10 @@ async def check(target: LedgerTarget, console: Console, *, as_json: bool) -> int
 
 
 def _cells(state: SchemaState) -> tuple[str, ...]:
+    if state.oldest is None:
+        return state.schema, "missing", "the whole schema", ""
     contracts = ", ".join(state.contracts) or ("nothing but the way back" if state.to_contract else "")
-    return state.schema, state.oldest or "missing", ", ".join(state.expands), contracts
+    return state.schema, state.oldest, ", ".join(state.expands), contracts
 
 
 def status_of(states: list[SchemaState]) -> int:
@@ -67,10 +69,11 @@ def status_of(states: list[SchemaState]) -> int:
 async def upgrade(target: LedgerTarget, console: Console, *, expand: bool) -> None:
     """Make the next step, or both. expand: only the one beside which an older release goes on.
 
-    Raises SchemaTooNew, OlderReleaseConnected.
+    Raises SchemaTooNew, SchemaTooOld, SchemaNotMade, OlderReleaseConnected.
     """
     async with open_existing(target) as database:
         before = await bring_up_to_date(database, await _list_schemas(database), contract=not expand)
+    schemas_made = [state.schema for state in before if state.oldest is None]
     expanded = [name for state in before for name in state.expands]
     contracted = [] if expand else [name for state in before for name in state.contracts]
     closed = not expand and any(state.to_contract for state in before)
@@ -78,9 +81,11 @@ async def upgrade(target: LedgerTarget, console: Console, *, expand: bool) -> No
         console.print(f"Expanded by {many(len(expanded), 'migration')}: {', '.join(expanded)}.", soft_wrap=True)
     if contracted:
         console.print(f"Contracted by {many(len(contracted), 'migration')}: {', '.join(contracted)}.", soft_wrap=True)
+    if schemas_made:
+        console.print(f"Made {many(len(schemas_made), 'schema')}: {', '.join(schemas_made)}.", soft_wrap=True)
     if closed:
         console.print("Older releases are refused from now on.")
-    if not (expanded or contracted or closed):
+    if not (schemas_made or expanded or contracted or closed):
         console.print("Nothing to do.")
 
 

@@ -18,7 +18,7 @@ from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, 
 from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.logs import configure_logging
-from roost.platform.migrate import SchemaTooNew, list_missing, list_outdated, upgrade
+from roost.platform.migrate import SchemaTooNew, SchemaTooOld, list_missing, list_outdated, upgrade
 from roost.platform.release import head
 
 SUCCESS, WARNING, FAILURE = 0, 1, 2
@@ -92,7 +92,10 @@ def _check(
 
 
 async def sync(target: LedgerTarget) -> None:
-    """Upgrade what the database has. Raises TargetRefused, PostgresError, DatabaseUnavailable, SchemaTooNew."""
+    """Upgrade what the database has.
+
+    Raises TargetRefused, PostgresError, DatabaseUnavailable, SchemaTooNew, SchemaTooOld, SchemaNotMade.
+    """
     async with open_ledger(target, create=True) as database:
         assert database is not None
         await asyncio.to_thread(upgrade, database.dsn, await _outdated(database))
@@ -106,7 +109,7 @@ async def check_schemas(target: LedgerTarget) -> Check:
             return Check(name, FAILURE, "There is no database yet: `roost-manage placement db sync` makes it.")
         try:
             outdated = await _outdated(database)
-        except SchemaTooNew as error:
+        except (SchemaTooNew, SchemaTooOld) as error:
             return Check(name, FAILURE, str(error))
     if outdated:
         text = f"Not of this version: {', '.join(outdated)}. `roost-manage placement db sync` brings them up to date."
@@ -115,7 +118,10 @@ async def check_schemas(target: LedgerTarget) -> Check:
 
 
 async def _outdated(database: Database) -> list[str]:
-    """Return the schemas to upgrade: the ledger's, and those that are there besides. Raises SchemaTooNew."""
+    """Return the schemas to upgrade: the ledger's, and those that are there besides.
+
+    Raises SchemaTooNew, SchemaTooOld.
+    """
     missing = await list_missing(database, SCHEMAS)
     return await list_outdated(database, [name for name in SCHEMAS if name == "placement" or name not in missing])
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from roost.platform.errors import DatabaseUnavailable
+from roost.platform.new_schemas import LOCK_KEY
 from roost.platform.timeouts import LEASE_S, Timeouts
 
 LOCK_WAIT_S = 0.2
@@ -22,19 +23,6 @@ LOCK_TRIES_MAX = 1500
 NOT_GOT = ("55P03", "40P01")
 """lock_not_available, deadlock_detected. Source: PostgreSQL 15, appendix A."""
 
-LOCK_KEY = 0x526F6F7374  # "Roost"; two processes that start at once migrate one after the other
-
-STEPS = """
-DO $$ BEGIN
-    CREATE TABLE IF NOT EXISTS {schema}.alembic_version (version_num varchar(32) PRIMARY KEY);
-    IF to_regclass('{schema}.alembic_step') IS NULL THEN
-        CREATE TABLE {schema}.alembic_step AS SELECT version_num FROM {schema}.alembic_version;
-        ALTER TABLE {schema}.alembic_step ADD PRIMARY KEY (version_num);
-    END IF;
-END $$
-"""
-"""Releases before there were two steps have `alembic_version` alone."""
-
 
 def _migrate(connection: Connection) -> None:
     schema = context.config.attributes["schema"]
@@ -43,8 +31,6 @@ def _migrate(connection: Connection) -> None:
         connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": value})
     connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
     connection.execute(text(f"SET LOCAL lock_timeout = {round(LOCK_WAIT_S * 1000)}"))  # R35
-    connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
-    connection.execute(text(STEPS.format(schema=schema)))
     context.configure(connection=connection, version_table="alembic_step", version_table_schema=schema)
     with context.begin_transaction():
         context.run_migrations()
