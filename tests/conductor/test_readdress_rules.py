@@ -11,7 +11,7 @@ from roost.conductor.context import Build
 from roost.conductor.readdress import claim_both, free_ports, list_freeable, may_readdress
 from roost.conductor.resume import HostSearch
 from roost.network.model.ports import Address
-from roost.network.rules.holdings import claim_while_readdressed
+from roost.network.rules.capacity import claim_while_readdressed
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, PortBind
 from roost.seams.placement import Claimed, ConsumerState

@@ -11,7 +11,7 @@ from tests.invariants import assert_books_agree
 
 from roost.clients.local_network import LocalNetwork
 from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
-from roost.network.rules import addressing
+from roost.network.rules.subnets import plan_subnet
 from roost.network.service import Networks, networks, subnets
 from roost.platform.env import Env
 from roost.seams.network import Bound, EnsuredPorts, Nic, Port, PortBind, ServerNics
@@ -57,7 +57,7 @@ class Cloud:
         **more: Any,
     ) -> Subnet:
         """more: other fields of a SubnetRequest, such as ipv6_ra_mode."""
-        plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
+        plan = plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
         wanted = SubnetRequest(
             network_id=network.id, segment_id=segment.id if segment else None, description="",
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,

@@ -15,6 +15,7 @@ from roost.network.model.networks import AddressRange
 from roost.network.model.ports import Given
 from roost.network.rules import addressing
 from roost.network.rules.addressing import Demand
+from roost.network.rules.subnets import POOLS_MAX, plan_pools, plan_subnet, refuse_gateway, refuse_gateway_in_pools
 
 
 def as_set(ranges: list[AddressRange]) -> set[int]:
@@ -170,7 +171,7 @@ def test_what_a_port_gives_up_for_want_of_another_goes_to_nobody() -> None:
 
 
 def test_a_64_is_one_range_and_any_of_it_can_be_the_start() -> None:
-    plan = addressing.plan_subnet("2001:DB8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=6)
+    plan = plan_subnet("2001:DB8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=6)
     assert (plan.cidr, plan.gateway_ip) == ("2001:db8::/64", "2001:db8::1")
     assert [(addressing.show(p.first), addressing.show(p.last)) for p in plan.pools] == [
         ("2001:db8::2", "2001:db8::ffff:ffff:ffff:ffff")
@@ -214,22 +215,22 @@ def test_what_no_port_can_have_is_no_address(text: str) -> None:
 @pytest.mark.parametrize(("cidr", "ip_version"), [("2001:db8::/64", 4), ("10.0.0.0/24", 6), ("10.0.0.0/24", 5)])
 def test_a_cidr_has_the_ip_version_that_is_said(cidr: str, ip_version: int) -> None:
     with pytest.raises(InvalidInput, match=f"does not match the ip_version '{ip_version}'"):
-        addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
+        plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
 
 
 @pytest.mark.parametrize(("ip_version", "example"), [(None, "10.0.0.0/24"), (4, "10.0.0.0/24"), (6, "2001:db8::/64")])
 @pytest.mark.parametrize("cidr", ["nonsense", "10.0.0.0"])
 def test_a_malformed_cidr_is_answered_with_one_of_its_version(cidr: str, ip_version: int | None, example: str) -> None:
     with pytest.raises(InvalidInput, match=f"like {example}"):
-        addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
+        plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None, ip_version=ip_version)
 
 
 def test_an_ipv6_gateway_may_be_link_local_and_then_all_hosts_are_the_pool() -> None:
-    plan = addressing.plan_subnet("2001:db8::/126", gateway_ip="fe80::1", no_gateway=False, pools=None)
+    plan = plan_subnet("2001:db8::/126", gateway_ip="fe80::1", no_gateway=False, pools=None)
     assert plan.gateway_ip == "fe80::1"
     assert addressing.count(plan.pools) == 3
     with pytest.raises(InvalidInput):
-        addressing.plan_subnet("2001:db8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=4)
+        plan_subnet("2001:db8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=4)
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
@@ -243,14 +244,14 @@ def test_what_is_given_back_joins_its_neighbours(free: set[int], held: set[int])
 
 
 def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
-    plan = addressing.plan_subnet("10.0.0.0/28", gateway_ip=None, no_gateway=False, pools=None)
+    plan = plan_subnet("10.0.0.0/28", gateway_ip=None, no_gateway=False, pools=None)
     assert plan.gateway_ip == "10.0.0.1"
     assert [(addressing.show(p.first), addressing.show(p.last)) for p in plan.pools] == [("10.0.0.2", "10.0.0.14")]
     for inside in ("10.0.0.2", "10.0.0.3", "10.0.0.6"):
-        plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip=inside, no_gateway=False, pools=None)
+        plan = plan_subnet("10.0.0.0/29", gateway_ip=inside, no_gateway=False, pools=None)
         assert addressing.count(plan.pools) == 5
     for outside in ("10.0.1.1", "9.0.0.1"):
-        plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip=outside, no_gateway=False, pools=None)
+        plan = plan_subnet("10.0.0.0/29", gateway_ip=outside, no_gateway=False, pools=None)
         assert (plan.gateway_ip, addressing.count(plan.pools)) == (outside, 6)
 
 
@@ -283,7 +284,7 @@ def test_a_wrong_subnet_is_refused(
     cidr: str, gateway: str | None, pools: list[tuple[str, str]] | None, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        addressing.plan_subnet(cidr, gateway_ip=gateway, no_gateway=False, pools=pools)
+        plan_subnet(cidr, gateway_ip=gateway, no_gateway=False, pools=pools)
 
 
 def parsed(*texts: str) -> list[AddressRange]:
@@ -326,10 +327,10 @@ def test_hosts_may_have_all_of_a_cidr_but_its_ends(cidr: str, block: str, hosts:
 )
 def test_a_gateway_is_a_host_address_or_elsewhere(cidr: str, gateway: str, refusal: str | None) -> None:
     if refusal is None:
-        addressing.refuse_gateway(cidr, addressing.parse(gateway))
+        refuse_gateway(cidr, addressing.parse(gateway))
         return
     with pytest.raises(InvalidInput, match=refusal):
-        addressing.refuse_gateway(cidr, addressing.parse(gateway))
+        refuse_gateway(cidr, addressing.parse(gateway))
 
 
 @pytest.mark.parametrize(
@@ -353,21 +354,21 @@ def test_pools_are_in_order_of_hosts_and_without_the_gateway(
     number = None if gateway is None else addressing.parse(gateway)
     pairs = [(text.split()[0], text.split()[-1]) for text in pools]
     if error is None:
-        assert addressing.plan_pools("10.0.0.0/28", number, pairs) == tuple(sorted(parsed(*pools)))
+        assert plan_pools("10.0.0.0/28", number, pairs) == tuple(sorted(parsed(*pools)))
         return
     with pytest.raises(error):
-        addressing.plan_pools("10.0.0.0/28", number, pairs)
+        plan_pools("10.0.0.0/28", number, pairs)
     if number is not None:
         with pytest.raises(error, match=f"^Gateway {gateway} is within the allocation pool"):
-            addressing.refuse_gateway_in_pools(number, parsed(*pools))
+            refuse_gateway_in_pools(number, parsed(*pools))
 
 
 def test_a_subnet_has_so_many_pools_and_no_more() -> None:
-    texts = [addressing.show(addressing.parse("10.0.0.1") + number) for number in range(addressing.POOLS_MAX + 1)]
+    texts = [addressing.show(addressing.parse("10.0.0.1") + number) for number in range(POOLS_MAX + 1)]
     pairs = [(text, text) for text in texts]
-    assert len(addressing.plan_pools("10.0.0.0/16", None, pairs[1:])) == addressing.POOLS_MAX
+    assert len(plan_pools("10.0.0.0/16", None, pairs[1:])) == POOLS_MAX
     with pytest.raises(InvalidInput, match="at most 1000 allocation pools, 1001 were given"):
-        addressing.plan_pools("10.0.0.0/16", None, pairs)
+        plan_pools("10.0.0.0/16", None, pairs)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.next_call import after
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse
 from roost.network.model.networks import Network, SubnetRequest
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.rules import addressing
+from roost.network.rules.subnets import plan_subnet
 from roost.network.service import ports, subnets
 from roost.platform.errors import DatabaseUnavailable
 
@@ -125,7 +125,7 @@ async def test_cancelled_anywhere_subnets_leave_nothing(cloud: Cloud) -> None:
 
 
 def subnet(network: Network, cidr: str) -> SubnetRequest:
-    plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
+    plan = plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
     return SubnetRequest(
         network_id=network.id, segment_id=None, name="", description="", project_id=PROJECT, ip_version=4,
         cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, pools=plan.pools,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roost.network.model.ports import Address, Port
+from roost.network.model.ports import Address, Port, is_server_id
 from roost.network.model.unknown_guests import LeftNic
-from roost.network.rules.port_bindings import is_server_id
-from roost.network.rules.unknown_guests import find_plugged, list_leaving
+from roost.network.rules.port_bindings import find_plugged
+from roost.network.rules.readdressing import list_leaving
 
 SERVER, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 ONE, TWO = (

@@ -8,7 +8,7 @@ from tests.network.cloud import PROJECT
 from tests.network.parts import SLAAC, a_network, a_port, a_provider, a_subnet, an_address
 
 from roost.network.model.networks import Host, Provider
-from roost.network.model.ports import Parting, Port, PortOrigin
+from roost.network.model.ports import Parting, Port, PortOrigin, is_of_server
 from roost.network.rules import port_bindings
 from roost.network.rules.port_bindings import Assignment, Reservation, list_addresses_since
 from roost.platform.quotas import QuotaUsage
@@ -26,7 +26,7 @@ LENT = a_port(an_address(OLD), device_id=SERVER, device_owner="compute:nova", re
     [("compute:nova", True), ("compute:", True), ("", False), ("computer", False), ("network:dhcp", False)],
 )
 def test_a_servers_port_is_told_by_its_owner(owner: str, expected: bool) -> None:
-    assert port_bindings.is_of_server(owner) is expected
+    assert is_of_server(owner) is expected
 
 
 PORT_NIC, NETWORK_NIC = Nic(tag="0", port_id="p"), Nic(tag="0", network_id="n")

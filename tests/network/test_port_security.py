@@ -10,7 +10,7 @@ from tests.network.test_api import Api
 from roost.network import errors
 from roost.network.model.ports import AddressPair
 from roost.network.rules import nics, port_security
-from roost.network.rules.macs import canonical_mac, new_mac
+from roost.network.rules.addressing import canonical_mac, new_mac
 from roost.seams import guests as seam
 from roost.seams.network import Nic
 

@@ -8,7 +8,7 @@ from tests.network.test_availability import a_subnet
 
 from roost.network.model.networks import AddressRange
 from roost.network.rules import drift
-from roost.network.rules.ranges import holds, join, subtract
+from roost.network.rules.addressing import holds, join, subtract
 
 SIZE = 40
 BASE = 2**127

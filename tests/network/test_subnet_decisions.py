@@ -1,4 +1,4 @@
-"""What becomes of a subnet that a client changes: each attribute, each refusal, and what a port's claim is to be."""
+"""Which subnets may be made, what becomes of one that a client changes, and what a port's claim is to be."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from roost.network import errors
 from roost.network.model.networks import AddressRange, HostRoute, Network, Segment, Subnet, SubnetChanges
 from roost.network.model.ports import Address
 from roost.network.rules import addressing
-from roost.network.rules.holdings import claim_of, port_claim
-from roost.network.rules.subnet_attributes import SubnetContext, decide_update
+from roost.network.rules.capacity import claim_of, port_claim
+from roost.network.rules.subnets import SUBNETS_MAX, SubnetContext, decide_update, refuse_new
 
 SUBNET = a_subnet(
     cidr="10.0.0.0/24", pools=(AddressRange(addressing.parse("10.0.0.10"), addressing.parse("10.0.0.19")),)
@@ -44,6 +44,41 @@ def decide(
 
 def shown(subnet: Subnet) -> list[str]:
     return [f"{addressing.show(pool.first)}-{addressing.show(pool.last)}" for pool in subnet.pools]
+
+
+ROUTED = a_network(segment_ids=("g", "i"))
+OF_ROUTERS = {"service_types": ("network:routed",)}
+
+
+@pytest.mark.parametrize(
+    ("network", "new", "peers", "error"),
+    [
+        (a_network(), {}, [], None),
+        (a_network(), {}, [a_subnet("t", cidr="10.1.0.0/24")], None),
+        (a_network(), {}, [a_subnet("t", cidr="10.0.0.0/16")], errors.InvalidInput),
+        (a_network(), {}, [a_subnet("t", cidr="10.1.0.0/24")] * SUBNETS_MAX, errors.InvalidInput),
+        (a_network(mtu=60), {}, [], errors.NetworkMTUSubnetConflict),
+        (a_network(), {"cell": "cell1"}, [], errors.InvalidInput),
+        (ROUTED, {"segment_id": "g"}, [], None),
+        (ROUTED, {"segment_id": "g"}, [a_subnet("t", cidr="10.1.0.0/24", segment_id="i")], None),
+        (ROUTED, {}, [], errors.SubnetsNotAllAssociatedWithSegments),
+        (ROUTED, {}, [a_subnet("t", cidr="10.1.0.0/24", segment_id="g")], errors.SubnetsNotAllAssociatedWithSegments),
+        (ROUTED, OF_ROUTERS, [a_subnet("t", cidr="10.1.0.0/24", segment_id="g")], None),
+        (ROUTED, {"segment_id": "g"}, [a_subnet("t", cidr="10.1.0.0/24")], errors.SubnetsNotAllAssociatedWithSegments),
+        (ROUTED, {"segment_id": "g"}, [a_subnet("t", cidr="10.1.0.0/24", **OF_ROUTERS)], None),
+        (ROUTED, {"segment_id": "unknown"}, [], errors.SegmentNotFound),
+        (ROUTED, {"segment_id": "h"}, [], errors.NetworkIdsDontMatch),
+    ],
+)
+def test_a_new_subnet_fits_beside_the_others_of_its_network(
+    network: Network, new: dict[str, Any], peers: list[Subnet], error: type[Exception] | None
+) -> None:
+    segments = {"g": a_segment(), "h": a_segment("h", network_id="m")}
+    if error is None:
+        refuse_new(network, a_subnet(**new), peers, segments)
+    else:
+        with pytest.raises(error):
+            refuse_new(network, a_subnet(**new), peers, segments)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from tests.network.parts import a_port
 from roost.network.errors import InvalidInput, InvalidSubnetServiceType
 from roost.network.model.networks import ProviderSource, Subnet
 from roost.network.rules import addressing, capacity, uses
-from roost.network.rules.subnet_attributes import check_service_types
+from roost.network.rules import subnets as subnet_rules
+from roost.network.rules.subnets import check_modes, check_service_types, plan_subnet
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
@@ -29,14 +30,14 @@ def test_the_address_that_follows_from_a_mac_is_its_eui64() -> None:
     assert addressing.show(uses.eui64("2001:db8:1::/64", "02:00:00:00:00:01")) == "2001:db8:1::ff:fe00:1"
 
 
-MODES = (None, *uses.MODES)
+MODES = (None, *subnet_rules.MODES)
 
 
 @pytest.mark.parametrize(("ra", "address"), list(itertools.product(MODES, MODES)))
 def test_modes_that_differ_are_refused_and_automatic_ones_need_a_64(ra: str | None, address: str | None) -> None:
     def check(version: int, cidr: str, *, enable_dhcp: bool = True) -> None:
         modes = {"ipv6_ra_mode": ra, "ipv6_address_mode": address}
-        uses.check_modes(a_subnet(cidr, ip_version=version, enable_dhcp=enable_dhcp, **modes))
+        check_modes(a_subnet(cidr, ip_version=version, enable_dhcp=enable_dhcp, **modes))
 
     any_mode = ra is not None or address is not None
     automatic = bool({ra, address} & set(uses.AUTOMATIC_MODES))
@@ -57,7 +58,7 @@ def test_modes_that_differ_are_refused_and_automatic_ones_need_a_64(ra: str | No
 
 def test_an_unknown_mode_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="ipv6_ra_mode 'other'"):
-        uses.check_modes(a_subnet(ipv6_ra_mode="other"))
+        check_modes(a_subnet(ipv6_ra_mode="other"))
 
 
 def test_service_types_are_device_owners() -> None:
@@ -95,7 +96,7 @@ def test_service_types_say_who_may_use_a_subnet_and_whether_it_is_capacity(
 
 def test_inventory_is_by_family_and_capped_and_leaves_out_what_is_no_capacity() -> None:
     def pools(cidr: str) -> tuple[addressing.AddressRange, ...]:
-        return addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None).pools
+        return plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None).pools
 
     def totals(*subnets: Subnet) -> dict[str, int]:
         source = ProviderSource(provider_uuid="p", routed=True, physical_network=None, subnets=subnets)

@@ -12,9 +12,10 @@ from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
 from roost.network.model.networks import HostRoute, ListFilter, SubnetChanges, SubnetRequest
-from roost.network.rules import addressing, documents, subnet_attributes, uses
+from roost.network.rules import documents
+from roost.network.rules import subnets as rules
 from roost.network.rules.documents import SubnetDocument, Uuid, described
-from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
+from roost.network.rules.subnets import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import subnets as service
 from roost.platform.structs import copy_as
 
@@ -95,14 +96,14 @@ class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True)
 def _request(body: SubnetBody, project_id: str) -> SubnetRequest:
     """Return what a body asks for.
 
-    Raises InvalidInput, BadRequest, what addressing.plan_subnet, uses.check_modes and checks of attributes raise.
+    Raises InvalidInput, BadRequest, what rules.plan_subnet, rules.check_modes and checks of attributes raise.
     """
     if body.cidr is UNSET:
         raise InvalidInput("cidr: a subnet needs one, like 192.0.2.0/24: Roost has no subnet pools to take it from.")
     if body.ip_version not in (4, 6):
         raise InvalidInput(f"ip_version {body.ip_version}: expected 4 or 6.")
     pools = body.allocation_pools
-    plan = addressing.plan_subnet(
+    plan = rules.plan_subnet(
         body.cidr,
         gateway_ip=None if body.gateway_ip is UNSET else body.gateway_ip,
         no_gateway=body.gateway_ip is None,
@@ -117,14 +118,14 @@ def _request(body: SubnetBody, project_id: str) -> SubnetRequest:
         project_id=project_id,
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
-        dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), body.ip_version),
-        host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
-        service_types=subnet_attributes.check_service_types(body.service_types or ()),
+        dns_nameservers=rules.check_nameservers(body.dns_nameservers or (), body.ip_version),
+        host_routes=rules.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
+        service_types=rules.check_service_types(body.service_types or ()),
         pools=plan.pools,
     )
-    uses.check_modes(request)
+    rules.check_modes(request)
     if request.enable_dhcp:
-        subnet_attributes.check_dhcp(request.cidr)
+        rules.check_dhcp(request.cidr)
     return request
 
 

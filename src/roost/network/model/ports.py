@@ -1,5 +1,6 @@
 """Ports, their addresses and bindings, and what becomes of them."""
 
+import re
 from datetime import datetime
 
 from msgspec import Struct
@@ -9,11 +10,22 @@ from roost.seams.service_types import COMPUTE_OWNER
 
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
+SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 def vif_type_of(host: str | None) -> str:
     """Return how a port on the host is plugged; None or "" for a port on no host."""
     return VIF_TYPE_BOUND if host else VIF_TYPE_UNBOUND
+
+
+def is_of_server(device_owner: str) -> bool:
+    """Return whether the port is a server's: no other has several bindings. Source: Network API, binding-extended."""
+    return device_owner.startswith(COMPUTE_OWNER)
+
+
+def is_server_id(device_id: str) -> bool:
+    """Return whether a port's device may be a server: clients may write anything there."""
+    return SERVER_ID.fullmatch(device_id) is not None
 
 
 HELD_OWNER = "roost:held"
@@ -235,7 +247,7 @@ class Parting(Struct, frozen=True):
     @property
     def ends_moves(self) -> bool:
         """Return whether its inactive bindings are deleted: the port is no server's now, so nothing moves."""
-        return self.origin is not None and not self.origin.device_owner.startswith(COMPUTE_OWNER)
+        return self.origin is not None and not is_of_server(self.origin.device_owner)
 
 
 class StrayAddress(Struct, frozen=True):

@@ -1,33 +1,30 @@
-"""Decides which addresses are handed out, what becomes of the free ranges, and the defaults and limits of pools.
+"""Decides which addresses are handed out, and what becomes of the free ranges. Reads addresses as people write them.
 
-All addresses are whole numbers. A caller that wants n addresses reads n free ranges: each has at least one address.
+Inside, all IP addresses are whole numbers. A caller that wants n addresses reads n free ranges: each has at least one
+address.
 `uses` decides which subnets a port may use; `segments` and the ledger decide on which segment.
 """
 
 import ipaddress
-import itertools
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
 from msgspec import Struct
 
-from roost.network.errors import (
-    GatewayConflictWithAllocationPools,
-    InvalidInput,
-    OutOfBoundsAllocationPool,
-    OverlappingAllocationPools,
-)
+from roost.network.errors import InvalidInput
 from roost.network.model.networks import AddressRange
 from roost.network.model.ports import FreeChange, Given
-from roost.network.rules.ranges import Ranges, holds, join, subtract
 
-POOLS_MAX = 1000
+MAC_PREFIX = "fa:16:3e"
 IPV4_MAX = 2**32 - 1
 UNUSED = ipaddress.IPv6Network("::/80")
 """IPv6 writes IPv4 addresses and its own loopback here. No subnet is here, so that a number says its family."""
 
 
+Ranges = tuple[AddressRange, ...]
 FreeRanges = Mapping[str, Sequence[AddressRange]]
 """Subnet id -> free ranges in order."""
 
@@ -46,14 +43,6 @@ class Demand(Struct, frozen=True):
     in_pool: bool = True
     claimed: bool = True
     ip_version: int = 4
-
-
-class SubnetPlan(Struct, frozen=True):
-    """A checked subnet."""
-
-    cidr: str
-    gateway_ip: str | None
-    pools: tuple[AddressRange, ...]
 
 
 def hand_out(
@@ -120,6 +109,44 @@ def count(ranges: Iterable[AddressRange]) -> int:
     return sum(item.last - item.first + 1 for item in ranges)
 
 
+def join(ranges: Iterable[AddressRange]) -> Ranges:
+    """Return the same addresses in as few ranges as there can be, in order."""
+    joined: list[AddressRange] = []
+    for item in sorted(ranges):
+        if joined and item.first <= joined[-1].last + 1:
+            joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
+        else:
+            joined.append(item)
+    return tuple(joined)
+
+
+def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
+    """Return the addresses of `ranges` that are not in `others`, in order."""
+    rest: list[AddressRange] = []
+    cuts = join(others)
+    start = 0
+    for item in join(ranges):
+        first = item.first
+        while start < len(cuts) and cuts[start].last < item.first:
+            start += 1
+        position = start
+        while position < len(cuts) and cuts[position].first <= item.last:
+            cut = cuts[position]
+            if first < cut.first:
+                rest.append(AddressRange(first, cut.first - 1))
+            first = cut.last + 1
+            position += 1
+        if first <= item.last:
+            rest.append(AddressRange(first, item.last))
+    return tuple(rest)
+
+
+def holds(ranges: Ranges, address: int) -> bool:
+    """Return whether one of the ranges has the address. ranges: joined and in order, for a binary search."""
+    position = bisect_right(ranges, address, key=lambda item: item.first)
+    return position > 0 and address <= ranges[position - 1].last
+
+
 @lru_cache(maxsize=1 << 14)
 def parse(text: str) -> int:
     """Return an address as a whole number, above IPV4_MAX for IPv6. Raises InvalidInput."""
@@ -135,6 +162,20 @@ def parse(text: str) -> int:
 def canonical(text: str) -> str:
     """Return an address as it is stored and shown. Raises InvalidInput."""
     return show(parse(text))
+
+
+def canonical_mac(text: str) -> str:
+    """Return the address in lower case with colons. Raises InvalidInput."""
+    mac = text.lower().replace("-", ":")
+    if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac) or int(mac[:2], 16) & 1:
+        raise InvalidInput(f"mac_address '{text}': expected a unicast address like fa:16:3e:00:00:01.")
+    return mac
+
+
+def new_mac(random: Random) -> str:
+    """Return one of 2^24 addresses below OpenStack's usual prefix. The insert shows whether its network has it."""
+    digits = random.getrandbits(24).to_bytes(3, "big").hex()
+    return f"{MAC_PREFIX}:{digits[:2]}:{digits[2:4]}:{digits[4:]}"
 
 
 def parse_range(first: str, last: str) -> AddressRange:
@@ -182,93 +223,6 @@ def overlap(cidr: str, other_cidr: str) -> bool:
     """Return whether the CIDRs of two subnets share addresses; those of two families never do: see UNUSED."""
     first, second = block_range(cidr), block_range(other_cidr)
     return first.first <= second.last and second.first <= first.last
-
-
-def plan_subnet(
-    cidr: str,
-    *,
-    gateway_ip: str | None,
-    no_gateway: bool,
-    pools: Sequence[tuple[str, str]] | None,
-    ip_version: int | None = None,
-) -> SubnetPlan:
-    """Return a subnet, checked, with its defaults: the first host address is the gateway, all others are the pool.
-
-    gateway_ip: None for the default. no_gateway: the subnet has none at all. pools: (first, last) of each; None for the
-    default. ip_version: the version that all addresses must have; None for that of the CIDR.
-    Raises InvalidInput, OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools.
-    """
-    cidr, hosts = _checked_hosts(cidr, ip_version)
-    gateway: int | None = None
-    if not no_gateway:
-        gateway = hosts.first if gateway_ip is None else parse(gateway_ip)
-        refuse_gateway(cidr, gateway)
-    if pools is None:
-        planned = free_of([hosts], () if gateway is None else (gateway,))
-        if not planned:
-            raise InvalidInput(f"{cidr} has no address left beside its gateway: set gateway_ip to null, or enlarge it.")
-    else:
-        planned = plan_pools(cidr, gateway, pools)
-    return SubnetPlan(cidr, None if gateway is None else show(gateway), planned)
-
-
-def refuse_gateway(cidr: str, gateway: int) -> None:
-    """Raise InvalidInput when a gateway has another IP version, or is the network's or the broadcast address.
-
-    A gateway outside the subnet may be right: hosts reach it in ways that a subnet does not know.
-    Source: Neutron, check_gateway_invalid_in_subnet.
-    """
-    hosts, version = host_range(cidr), ipaddress.ip_network(cidr).version
-    if version_of(gateway) != version:
-        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{version}'.")
-    if holds((block_range(cidr),), gateway) and not holds((hosts,), gateway):
-        raise InvalidInput(f"gateway_ip {show(gateway)} is no host address of {cidr}.")
-
-
-def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
-    """Raise GatewayConflictWithAllocationPools when a pool would give the gateway's own address to a host."""
-    for item in pools:
-        if holds((item,), gateway):
-            raise GatewayConflictWithAllocationPools(
-                f"Gateway {show(gateway)} is within the allocation pool {show(item.first)}-{show(item.last)}: take it "
-                "out of the pool."
-            )
-
-
-def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]]) -> tuple[AddressRange, ...]:
-    """Return the pools of a subnet, checked and in order. pools: (first, last) of each. Raises as plan_subnet does."""
-    if len(pools) > POOLS_MAX:
-        raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
-    hosts = host_range(cidr)
-    checked = sorted(parse_range(first, last) for first, last in pools)
-    for item in checked:
-        text = f"{show(item.first)}-{show(item.last)}"
-        if item.first > item.last:
-            raise InvalidInput(f"The allocation pool {text} ends before it starts.")
-        if item.first < hosts.first or item.last > hosts.last:
-            raise OutOfBoundsAllocationPool(f"The allocation pool {text} is not within the host addresses of {cidr}.")
-    if gateway is not None:
-        refuse_gateway_in_pools(gateway, checked)
-    for lower, upper in itertools.pairwise(checked):
-        if upper.first <= lower.last:
-            raise OverlappingAllocationPools(f"Allocation pools overlap at {show(upper.first)} in {cidr}.")
-    return tuple(checked)
-
-
-def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange]:
-    """Return the CIDR as it is written, and its host addresses. Raises InvalidInput."""
-    example = "2001:db8::/64" if ip_version == 6 else "10.0.0.0/24"
-    try:
-        block = ipaddress.ip_network(cidr)
-    except ValueError as error:
-        raise InvalidInput(f"cidr '{cidr}': {error}; expected one like {example}.") from error
-    if "/" not in cidr or "%" in cidr or block.prefixlen == 0:
-        raise InvalidInput(f"cidr '{cidr}': expected an address and a prefix length above 0, like {example}.")
-    if ip_version not in (None, block.version):
-        raise InvalidInput(f"cidr '{cidr}' does not match the ip_version '{ip_version}'.")
-    if isinstance(block, ipaddress.IPv6Network) and block.overlaps(UNUSED):
-        raise InvalidInput(f"cidr '{cidr}': the addresses of {UNUSED} are not for hosts.")
-    return str(block), host_range(cidr)
 
 
 def _hand_out(

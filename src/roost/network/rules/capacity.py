@@ -1,11 +1,26 @@
-"""Decides what the ledger should know of a segment, or of a network without segments: its addresses are capacity."""
+"""Decides what the ledger should know: which addresses of a segment are capacity, and which of them a port claims.
+
+A network without segments is like a segment. While a port's addresses change its claim is more: what the port has and
+what it gets, so that neither can be somebody else's.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from roost.network.model.networks import Holdings, ProviderSource, Subnet, SubnetKind
+from roost.network.model.ports import Address
 from roost.network.rules import addressing, segments, uses
 from roost.seams.addresses import count_capacity
-from roost.seams.placement import ADDRESS_CLASSES, SHARING, Inventory, ProviderState
+from roost.seams.network import PortBind
+from roost.seams.placement import (
+    ADDRESS_CLASSES,
+    SHARING,
+    Allocations,
+    ConsumerClaim,
+    ConsumerType,
+    Inventory,
+    ProviderState,
+    add_allocations,
+)
 
 
 def counts(subnet: SubnetKind) -> bool:
@@ -77,3 +92,32 @@ def provider_state(source: ProviderSource, coming: Mapping[str, int] = {}) -> Pr
 def changes_capacity(before: Subnet, after: Subnet) -> bool:
     """Return whether the ledger must be told of a change."""
     return (before.pools, before.segment_id, counts(before)) != (after.pools, after.segment_id, counts(after))
+
+
+def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
+    """Return the claim of a port with these addresses; empty if none of them is claimed."""
+    claim: dict[str, dict[str, int]] = {}
+    for item in addresses:
+        if item.claimed:
+            resources = claim.setdefault(item.provider_uuid, {})
+            name = uses.class_of(addressing.version_of(addressing.parse(item.address)))
+            resources[name] = resources.get(name, 0) + 1
+    return claim
+
+
+def claim_while_readdressed(addresses: Iterable[Address], bind: PortBind) -> dict[str, dict[str, int]]:
+    """Return the claim of a port while a bind replaces its addresses: the old and the new ones."""
+    coming = {bind.provider_uuid: dict.fromkeys(bind.claimed, 1)} if bind.provider_uuid else {}
+    return add_allocations(claim_of(addresses), coming)
+
+
+def port_claim(port_id: str, project_id: str, allocations: Allocations, generation: int | None = None) -> ConsumerClaim:
+    """Return the claim with which a port holds this. generation: None where it has no claim yet."""
+    return ConsumerClaim(
+        consumer_uuid=port_id,
+        generation=generation,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=project_id,
+        user_id=project_id,
+        allocations=allocations,
+    )

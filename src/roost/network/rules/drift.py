@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import asdict
 
 from roost.network.model.networks import AddressRange, ProviderSource
-from roost.network.model.ports import Port
+from roost.network.model.ports import Port, is_of_server
 from roost.network.rules import addressing, segments
-from roost.network.rules.holdings import claim_of
-from roost.network.rules.port_bindings import is_of_server
-from roost.network.rules.ranges import holds, join
+from roost.network.rules.addressing import holds, join
+from roost.network.rules.capacity import claim_of
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
 from roost.seams.placement import (

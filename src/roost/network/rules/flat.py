@@ -13,7 +13,7 @@ import msgspec
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Network, Subnet
 from roost.network.rules import addressing
-from roost.network.rules.ranges import holds
+from roost.network.rules.addressing import holds
 from roost.seams import network as seam
 from roost.seams.placement import IPV4_ADDRESS, Allocations, show_allocations
 

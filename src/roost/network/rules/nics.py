@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from roost.network.model.networks import Subnet
 from roost.network.model.ports import Nic
-from roost.network.rules.subnet_attributes import shown_routes
+from roost.network.rules.subnets import shown_routes
 from roost.seams import guests as seam
 
 

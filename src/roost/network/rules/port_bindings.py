@@ -3,22 +3,20 @@
 `addressing` decides which address a port gets. The ledger decides whether there is one.
 """
 
-import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.network.model.networks import Host, Network, Provider
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Address, Given, NewPort, Parting, Port, PortOrigin
+from roost.network.model.unknown_guests import LeftNic
 from roost.network.rules import capacity, quotas, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
 from roost.platform.quotas import QuotaUsage
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
-
-SERVER_ID = re.compile("[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class Reservation(Struct, frozen=True):
@@ -40,16 +38,6 @@ class Assignment(Struct, frozen=True):
     provider_uuid: str
     demands: tuple[Demand, ...]
     automatic: tuple[Given, ...]
-
-
-def is_of_server(device_owner: str) -> bool:
-    """Return whether the port is a server's: no other has several bindings. Source: Network API, binding-extended."""
-    return device_owner.startswith(COMPUTE_OWNER)
-
-
-def is_server_id(device_id: str) -> bool:
-    """Return whether a port's device may be a server: clients may write anything there."""
-    return SERVER_ID.fullmatch(device_id) is not None
 
 
 def decide_reservations(
@@ -284,3 +272,16 @@ def _refusal_of_port(server: seam.ServerNics, nic_port_id: str, port: Port | Non
     if nic_port_id in claiming:
         return f"Port {nic_port_id} is being given an address: repeat the request."
     return None
+
+
+def find_plugged(left: Iterable[LeftNic], servers_by_port: Mapping[str, str]) -> dict[str, str]:
+    """Return port id -> why it cannot be the server's yet: another server's guest may still have its NIC.
+
+    left: guests that may have addresses of these ports.
+    """
+    return {
+        nic.port_id: f"Port {nic.port_id} is still in use: server {nic.server_id} has let it go, and host {nic.host} "
+        "has not said yet that its guest has."
+        for nic in left
+        if servers_by_port.get(nic.port_id, nic.server_id) != nic.server_id
+    }

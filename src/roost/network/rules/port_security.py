@@ -17,7 +17,7 @@ from roost.network.errors import (
     InvalidInput,
 )
 from roost.network.model.ports import AddressPair
-from roost.network.rules.macs import canonical_mac
+from roost.network.rules.addressing import canonical_mac
 
 PAIRS_MAX = 10
 """Source: Neutron, max_allowed_address_pair."""

@@ -1,4 +1,4 @@
-"""Decides which addresses a port keeps, loses and still needs when a client names its fixed_ips.
+"""Decides which addresses a port keeps, loses and still needs when a client changes it, and which its guest may keep.
 
 `requests` decides where the missing ones come from, as for a new port.
 Source: Neutron, db/ipam_backend_mixin.py, which matches named fixed_ips with the addresses of a port.
@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 from msgspec import Struct
 
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
-from roost.network.model.ports import Address, FixedIpRequest, Port
+from roost.network.model.ports import Address, FixedIpRequest, Port, is_of_server, is_server_id
 from roost.network.rules import uses
 from roost.network.rules.requests import Placing, refuse_many
 
@@ -98,3 +98,14 @@ def _is(address: Address, item: FixedIpRequest) -> bool:
     if item.ip_address is None:
         return address.subnet_id == item.subnet_id
     return address.address == item.ip_address and item.subnet_id in (None, address.subnet_id)
+
+
+def list_leaving(port: Port, changed: Port | None, dropped: Sequence[Address]) -> Sequence[Address]:
+    """Return the addresses that the guest of a port's server may still have after a change of the port.
+
+    changed: the port afterwards, None if it is deleted. dropped: addresses that it loses. A port on no host has no
+    guest.
+    """
+    if port.host is None or not is_of_server(port.device_owner) or not is_server_id(port.device_id):
+        return ()
+    return port.addresses if changed is None or changed.device_id != port.device_id else dropped

@@ -25,8 +25,7 @@ from roost.network.errors import (
 from roost.network.model.networks import Host, Network, Provider, Subnet, SubnetKind
 from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, capacity, segments, uses
-from roost.network.rules.addressing import Demand
-from roost.network.rules.ranges import holds
+from roost.network.rules.addressing import Demand, holds
 from roost.network.settings import FIXED_IPS_MAX
 from roost.seams.placement import IPV6_ADDRESS, Allocations
 

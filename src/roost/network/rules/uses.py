@@ -7,13 +7,11 @@ EUI-64.
 import ipaddress
 from collections.abc import Iterable
 
-from roost.network.errors import InvalidInput
-from roost.network.model.networks import SubnetKind, SubnetUse
+from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Given, Port
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 from roost.seams.service_types import SERVER_OWNERS, serves
 
-MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 AUTOMATIC_MODES = ("slaac", "dhcpv6-stateless")
 DHCP_OWNER = "network:dhcp"
 ROUTED_OWNER = "network:routed"
@@ -73,27 +71,3 @@ def eui64(cidr: str, mac_address: str) -> int:
     octets = bytes.fromhex(mac_address.replace(":", ""))
     identifier = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
     return int(ipaddress.IPv6Network(cidr).network_address) + int.from_bytes(identifier)
-
-
-def check_modes(subnet: SubnetUse) -> None:
-    """Raise InvalidInput unless the subnet may have its IPv6 modes. addressing.plan_subnet has checked its CIDR."""
-    ra_mode, address_mode = subnet.ipv6_ra_mode, subnet.ipv6_address_mode
-    for name, mode in (("ipv6_ra_mode", ra_mode), ("ipv6_address_mode", address_mode)):
-        if mode is None:
-            continue
-        if subnet.ip_version == 4:
-            raise InvalidInput(f"{name} is not valid when ip_version is 4: leave it out.")
-        if mode not in MODES:
-            raise InvalidInput(f"{name} '{mode}': expected one of {', '.join(MODES)}.")
-        if not subnet.enable_dhcp:
-            raise InvalidInput(f"{name} cannot be set when enable_dhcp is set to false.")
-    if ra_mode is not None and address_mode is not None and ra_mode != address_mode:
-        raise InvalidInput(
-            f"ipv6_ra_mode set to '{ra_mode}' with ipv6_address_mode set to '{address_mode}' is not valid: if both are "
-            "set, they must be the same."
-        )
-    if {ra_mode, address_mode} & {*AUTOMATIC_MODES} and not subnet.cidr.endswith("/64"):
-        raise InvalidInput(
-            f"cidr {subnet.cidr}: addresses that follow from MAC addresses (slaac, dhcpv6-stateless) need a prefix of "
-            "/64."
-        )

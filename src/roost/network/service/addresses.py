@@ -12,8 +12,7 @@ from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationF
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
 from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, requests, uses
-from roost.network.rules.addressing import Demand
-from roost.network.rules.ranges import Ranges
+from roost.network.rules.addressing import Demand, Ranges
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, availability

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from roost.network.model.networks import ProviderSource
 from roost.network.model.unknown_guests import AdoptionPlan
-from roost.network.rules.holdings import port_claim
+from roost.network.rules.capacity import port_claim
 from roost.network.rules.unknown_guests import claims_of, plan_adoption, without_reserved
 from roost.network.service import Networks, addresses, capacity, unknown_guests
 from roost.network.service.claims import Intents

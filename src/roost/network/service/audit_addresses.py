@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from roost.network.model.ports import StrayAddress
 from roost.network.rules import drift as rules
-from roost.network.rules.ranges import Ranges
+from roost.network.rules.addressing import Ranges
 from roost.network.service import Networks, addresses, capacity, releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store

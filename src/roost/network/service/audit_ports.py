@@ -10,11 +10,10 @@ from contextlib import suppress
 from functools import partial
 
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model.ports import Port, PortFilter
+from roost.network.model.ports import Port, PortFilter, is_server_id
 from roost.network.rules import drift as rules
 from roost.network.rules import flat
-from roost.network.rules.holdings import claim_of, port_claim
-from roost.network.rules.port_bindings import is_server_id
+from roost.network.rules.capacity import claim_of, port_claim
 from roost.network.service import Networks, builds, ports
 from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store

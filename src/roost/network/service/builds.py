@@ -12,11 +12,10 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Provider, Subnet
 from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
+from roost.network.rules.addressing import new_mac
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
-from roost.network.rules.macs import new_mac
-from roost.network.rules.port_bindings import Assignment, Reservation
+from roost.network.rules.port_bindings import Assignment, Reservation, find_plugged
 from roost.network.rules.requests import Placing
-from roost.network.rules.unknown_guests import find_plugged
 from roost.network.service import Networks, addresses, availability, notices, quotas, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notices import telling

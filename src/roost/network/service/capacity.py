@@ -14,7 +14,7 @@ from roost.network.errors import PublicationPending
 from roost.network.model.networks import CELL_DEFAULT, PLAIN_NAME, Host, ProviderSource
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import capacity, segments
-from roost.network.rules.holdings import claim_of
+from roost.network.rules.capacity import claim_of
 from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows

@@ -16,7 +16,7 @@ from msgspec import Struct
 from roost.network.errors import AddressesWithheld, IpAddressGenerationFailure, PortChanged
 from roost.network.model.ports import Port
 from roost.network.rules import addressing
-from roost.network.rules.holdings import port_claim
+from roost.network.rules.capacity import port_claim
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, availability, releases
 from roost.network.store import addresses, ports

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from roost.network.errors import PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.model.unknown_guests import HeldPort
-from roost.network.rules.macs import new_mac
-from roost.network.rules.unknown_guests import find_plugged, list_leaving
+from roost.network.rules.addressing import new_mac
+from roost.network.rules.port_bindings import find_plugged
+from roost.network.rules.readdressing import list_leaving
 from roost.network.service import Networks, addresses, capacity
 from roost.network.service.unknown_guests import insert_ports
 from roost.network.store import addresses as address_rows

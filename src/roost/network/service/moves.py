@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortFilter
 from roost.network.rules import port_bindings, segments
-from roost.network.rules.holdings import claim_while_readdressed
+from roost.network.rules.capacity import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases

@@ -8,9 +8,8 @@ work of a transaction, so that no operation can forget to notify; one that is un
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from roost.network.model.ports import Port, PortFilter
+from roost.network.model.ports import Port, PortFilter, is_server_id
 from roost.network.rules.notifications import port_events
-from roost.network.rules.port_bindings import is_server_id
 from roost.network.service import Networks, leaving
 from roost.network.store import notices as store
 from roost.network.store import ports as port_rows

@@ -28,11 +28,20 @@ from roost.network.errors import (
     PortNotFound,
     RevisionNumberConstraintFailed,
 )
-from roost.network.model.ports import VIF_TYPE_BOUND, Address, Binding, Port, PortChanges, PortFilter, vif_type_of
+from roost.network.model.ports import (
+    VIF_TYPE_BOUND,
+    Address,
+    Binding,
+    Port,
+    PortChanges,
+    PortFilter,
+    is_of_server,
+    is_server_id,
+    vif_type_of,
+)
 from roost.network.rules import port_security, readdressing, requests, uses
-from roost.network.rules.holdings import claim_of
-from roost.network.rules.macs import canonical_mac
-from roost.network.rules.port_bindings import is_of_server, is_server_id
+from roost.network.rules.addressing import canonical_mac
+from roost.network.rules.capacity import claim_of
 from roost.network.rules.readdressing import Matched
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import pick, pick_revision

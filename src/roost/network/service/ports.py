@@ -19,7 +19,7 @@ from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest, vif_type_of
 from roost.network.rules import flat, port_security, requests, uses
 from roost.network.rules import quotas as quota_rules
-from roost.network.rules.macs import canonical_mac, new_mac
+from roost.network.rules.addressing import canonical_mac, new_mac
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases

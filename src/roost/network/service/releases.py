@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from roost.network.errors import PortChanged
-from roost.network.rules.holdings import claim_of
+from roost.network.rules.capacity import claim_of
 from roost.network.service import Networks, capacity
 from roost.network.store import claims, ports, publications
 from roost.platform.crash import crash_point

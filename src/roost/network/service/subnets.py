@@ -2,26 +2,22 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 import structlog
 
 from roost.network.errors import (
-    InvalidInput,
-    NetworkIdsDontMatch,
     NetworkNotFound,
-    SegmentNotFound,
     SubnetInUse,
     SubnetNotFound,
-    SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import Network, Segment, Subnet, SubnetChanges, SubnetRequest
+from roost.network.model.networks import Subnet, SubnetChanges, SubnetRequest
 from roost.network.model.ports import Port, PortFilter
-from roost.network.rules import addressing, flat, links, ranges, subnet_attributes, uses
+from roost.network.rules import addressing, uses
+from roost.network.rules import subnets as rules
 from roost.network.rules.capacity import changes_capacity, counts
 from roost.network.rules.revisions import pick, pick_revision
-from roost.network.rules.subnet_attributes import SubnetContext
 from roost.network.service import Networks, addresses, capacity, notices, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
@@ -34,7 +30,6 @@ from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.platform.retries import retried
 
-SUBNETS_MAX = 1000
 ROUNDS_MAX = 20
 PORTS_PAGE = 500
 
@@ -50,7 +45,7 @@ async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> 
         for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
             peers.setdefault(peer.network_id, []).append(peer)
     return [
-        msgspec.structs.replace(item, host_routes=subnet_attributes.shown_routes(item, peers.get(item.network_id, ())))
+        msgspec.structs.replace(item, host_routes=rules.shown_routes(item, peers.get(item.network_id, ())))
         for item in subnets_read
     ]
 
@@ -61,7 +56,7 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
 
 
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
-    """Keep new subnets that addressing.plan_subnet has checked, all or none; return them in order.
+    """Keep new subnets that rules.plan_subnet has checked, all or none; return them in order.
 
     Their pools are capacity when the call returns. A call that is cancelled keeps none. Raises NetworkNotFound,
     NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
@@ -99,10 +94,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
         if subnet.network_id not in known:
             raise NetworkNotFound(f"Network {subnet.network_id} could not be found.")
         peers = peers_by_network[subnet.network_id]
-        flat.refuse_subnet(known[subnet.network_id], subnet)
-        links.refuse_small_mtu(known[subnet.network_id].mtu, [subnet])
-        _refuse_wrong_segment(known[subnet.network_id], subnet, peers, segments)
-        _refuse_overlap(subnet, peers)
+        rules.refuse_new(known[subnet.network_id], subnet, peers, segments)
         peers.append(subnet)
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
     await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
@@ -166,7 +158,7 @@ def _has_none(port: Port, subnet: Subnet) -> bool:
 async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChanges) -> Subnet:
     """Change a subnet as a client. The ledger knows its new capacity when the call returns.
 
-    Raises SubnetNotFound, RevisionNumberConstraintFailed, what subnet_attributes.decide_update raises, SubnetInUse when
+    Raises SubnetNotFound, RevisionNumberConstraintFailed, what rules.decide_update raises, SubnetInUse when
     builds have claims that would have no address, PublicationPending.
     """
     async with networks.database.transaction() as tx:
@@ -181,7 +173,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
         if after.pools != before.pools:
             free = await addresses.set_pools(tx, after)
             if counts(after):
-                gained = ranges.subtract(free, before.pools) if counts(before) else free
+                gained = addressing.subtract(free, before.pools) if counts(before) else free
                 coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
         moving = before.provider_uuid != after.provider_uuid and await store.list_subnet_ports(tx, [subnet_id])
         ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(moving))) if moving else []
@@ -200,7 +192,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
 async def _write_update(tx: Connection, before: Subnet, after: Subnet) -> None:
     await resources.update(tx, "subnet", [after])
     await resources.touch(tx, "network", [after.network_id])
-    if subnet_attributes.list_told(before) != subnet_attributes.list_told(after):
+    if rules.list_told(before) != rules.list_told(after):
         await notice_rows.note_networks(tx, [after.network_id])
 
 
@@ -212,13 +204,13 @@ async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges)
     network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await store.list_segments(tx, named)
-    context = SubnetContext(
+    context = rules.SubnetContext(
         network=network,
         peers=tuple(await store.list_subnets(tx, network_ids=[network.id])),
         segment=segments[0] if segments else None,
         gateway_port=await store.find_gateway_port(tx, subnet),
     )
-    return subnet, subnet_attributes.decide_update(subnet, changes, context)
+    return subnet, rules.decide_update(subnet, changes, context)
 
 
 async def take(
@@ -320,42 +312,3 @@ async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> 
     await address_rows.lock_subnets(tx, [subnet_id])
     subnets_read = await store.list_subnets(tx, [subnet_id])
     return pick_revision(subnets_read, SubnetNotFound, "Subnet", subnet_id, revision)
-
-
-def _refuse_wrong_segment(
-    network: Network, subnet: Subnet, peers: Sequence[Subnet], segments: Mapping[str, Segment]
-) -> None:
-    """Raise why the subnet cannot be on the segment that it names, or on none.
-
-    peers: the network's subnets. segments: by id, the subnet's if it exists. Raises
-    SubnetsNotAllAssociatedWithSegments, SegmentNotFound, NetworkIdsDontMatch.
-    """
-    segmented = any(peer.segment_id is not None for peer in peers)
-    peers_routed = [peer for peer in peers if not uses.needs_no_segment(peer)]
-    exempt = subnet.segment_id is None and uses.needs_no_segment(subnet)
-    if peers_routed and not exempt and segmented != (subnet.segment_id is not None):
-        advice = "belong to segments: name one as segment_id" if segmented else "do not: leave segment_id out"
-        raise SubnetsNotAllAssociatedWithSegments(
-            f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {advice}."
-        )
-    if subnet.segment_id is None and not exempt and len(network.segment_ids) > 1:
-        raise SubnetsNotAllAssociatedWithSegments(
-            f"Network {network.id} has {len(network.segment_ids)} segments: name the subnet's as segment_id."
-        )
-    if subnet.segment_id is None:
-        return
-    if subnet.segment_id not in segments:
-        raise SegmentNotFound(f"Segment {subnet.segment_id} could not be found.")
-    if segments[subnet.segment_id].network_id != network.id:
-        raise NetworkIdsDontMatch(f"Segment {subnet.segment_id} is not of network {network.id}.")
-
-
-def _refuse_overlap(subnet: Subnet, peers: Sequence[Subnet]) -> None:
-    if len(peers) >= SUBNETS_MAX:
-        raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
-    for peer in peers:
-        if addressing.overlap(subnet.cidr, peer.cidr):
-            raise InvalidInput(
-                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with another "
-                f"subnet: {peer.id} ({peer.cidr})."
-            )

@@ -12,8 +12,7 @@ from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import uses
-from roost.network.rules.addressing import Demand, parse
-from roost.network.rules.macs import new_mac
+from roost.network.rules.addressing import Demand, new_mac, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, addresses, capacity
 from roost.network.store import addresses as address_rows

@@ -33,7 +33,7 @@ WHERE a.claimed AND a.port_id = ANY($1::uuid[]) GROUP BY 1, 2, 3
 
 
 async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return port id -> its claim as it should be, see holdings.claim_of; ports that need none are left out."""
+    """Return port id -> its claim as it should be, see capacity.claim_of; ports that need none are left out."""
     claims: dict[str, dict[str, dict[str, int]]] = {}
     for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
         claims.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from roost.network.rules.port_bindings import SERVER_ID
+from roost.network.model.ports import SERVER_ID
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of
 from roost.seams.compute import PortsChange
