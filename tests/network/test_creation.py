@@ -17,7 +17,8 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.ports import Port, PortFilter, PortRequest
-from roost.network.service import builds, ports
+from roost.network.rules import addressing
+from roost.network.service import ports
 from roost.network.service.quotas import QUOTAS
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim
@@ -76,8 +77,7 @@ async def test_only_ports_whose_mac_address_was_taken_get_another(
         number = next(drawn)
         return f"fa:16:3e:00:00:{number if number % 10 else 0:02x}"
 
-    for module in (ports, builds):
-        monkeypatch.setattr(module, "new_mac", every_tenth_is_taken)
+    monkeypatch.setattr(addressing, "new_mac", every_tenth_is_taken)
     if how == "for servers":
         await cloud.ensure(*(cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(20)))
     elif how == "all":

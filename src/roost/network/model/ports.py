@@ -92,22 +92,24 @@ class PortAttributes(Struct, frozen=True, kw_only=True):
 
 
 class Port(PortAttributes, frozen=True, kw_only=True):
-    """A port with its addresses.
+    """A port with its addresses. mac_address: "" of one that is to be made with a new one.
 
     reserved_from: the port before a build reserved it; None without a build. nic_tag: None for ports that clients see.
     Of hidden ones, the tag of the server's NIC on a flat network, or "" where the owner is HELD_OWNER.
+    left_at: of a port that holds what a guest has, when the guest's server lost the NIC; None of unknown guests.
     """
 
     id: str
-    mac_address: str
+    mac_address: str = ""
     ip_allocation: str
-    vif_type: str
-    reserved_from: PortOrigin | None
-    revision: int
+    vif_type: str = VIF_TYPE_UNBOUND
+    reserved_from: PortOrigin | None = None
+    revision: int = 1
     created_at: datetime
     updated_at: datetime
     nic_tag: str | None = None
     port_security_enabled: bool = True
+    left_at: datetime | None = None
     addresses: tuple[Address, ...] = ()
     """The last of the fields: store/ports.py reads a page in their order."""
 

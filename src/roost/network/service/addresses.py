@@ -6,12 +6,14 @@ releases.py.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, NetworkNotFound, PortChanged
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
 from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
-from roost.network.rules import addressing, capacity, requests, uses
+from roost.network.rules import addressing, capacity, port_security, requests, uses
 from roost.network.rules.addressing import Demand, Ranges
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
@@ -19,8 +21,11 @@ from roost.network.service import Networks, availability
 from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
+from roost.network.store import resources
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+
+MAC_ROUNDS_MAX = 8
 
 
 async def read_network(tx: Connection, network_id: str, host_name: str) -> NetworkState:
@@ -40,6 +45,30 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> Netwo
         host_name=host_name,
         host=hosts[0] if hosts else None,
     )
+
+
+async def insert_ports(networks: Networks, tx: Connection, drafts: Iterable[Port]) -> dict[str, Port]:
+    """Write new ports, each with the MAC address that it names, "" for a new one. Return those written, by id.
+
+    A port is left out if its id exists, or if another port of the network has the MAC address that it names. Of many
+    ports on a large network some always get a new MAC address that is taken: these are tried again, MAC_ROUNDS_MAX
+    times in all. All calls write named MAC addresses in one order.
+    """
+    ports_written: dict[str, Port] = {}
+    waiting = sorted(drafts, key=lambda draft: (draft.mac_address, draft.id))
+    for _ in range(MAC_ROUNDS_MAX):
+        macs = [draft.mac_address or addressing.new_mac(networks.env.random) for draft in waiting]
+        new = [_with_mac(draft, mac) for draft, mac in zip(waiting, macs, strict=True)]
+        ids_written = await resources.insert(tx, "port", new)
+        ports_written |= {port.id: port for port in new if port.id in ids_written}
+        waiting = [draft for draft in waiting if not draft.mac_address and draft.id not in ids_written]
+    return ports_written
+
+
+def _with_mac(port: Port, mac_address: str) -> Port:
+    """Return the port with its MAC address, which its address pairs get that name none."""
+    pairs = port_security.with_own_mac(port.allowed_address_pairs, mac_address)
+    return replace(port, mac_address=mac_address, allowed_address_pairs=pairs)
 
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:

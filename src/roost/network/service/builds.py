@@ -12,7 +12,6 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Provider, Subnet
 from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
-from roost.network.rules.addressing import new_mac
 from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
 from roost.network.rules.port_bindings import Assignment, Reservation, find_plugged
 from roost.network.rules.requests import Placing
@@ -29,6 +28,7 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.platform.retries import retried
+from roost.platform.structs import copy_as
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -228,7 +228,7 @@ async def _reserve_batch(
             )
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
-            await _insert_made(networks, tx, new)
+            await _insert_made(networks, tx, new, known)
             await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [
@@ -237,18 +237,26 @@ async def _reserve_batch(
     ]
 
 
-async def _insert_made(networks: Networks, tx: Connection, new: Sequence[NewPort]) -> None:
-    """Make ports. Raises MadeMeanwhile.
-
-    Of many ports on a large network some always get a MAC address that is taken: these alone are tried again.
-    """
-    waiting = list(new)
-    for _ in range(ROUNDS_MAX):
-        if waiting:
-            macs = [new_mac(networks.env.random) for _ in waiting]
-            ids_written = await ports.insert_made(tx, waiting, macs, PortOrigin())
-            waiting = [port for port in waiting if port.id not in ids_written]
-    if waiting:
+async def _insert_made(
+    networks: Networks, tx: Connection, new: Sequence[NewPort], known: Mapping[str, Network]
+) -> None:
+    """Make ports that are reserved for their builds. known: their networks, by id. Raises MadeMeanwhile."""
+    now = networks.env.now()
+    drafts = [
+        copy_as(
+            Port,
+            port,
+            device_id=port.server_id,
+            made_for=port.server_id,
+            ip_allocation=requests.DEFERRED,
+            reserved_from=PortOrigin(),
+            port_security_enabled=known[port.network_id].port_security_enabled,
+            created_at=now,
+            updated_at=now,
+        )
+        for port in new
+    ]
+    if len(await addresses.insert_ports(networks, tx, drafts)) < len(drafts):
         raise MadeMeanwhile("A port of them was made meanwhile, or no MAC address is free: repeat the request.")
 
 

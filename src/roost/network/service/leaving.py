@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from roost.network.errors import PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.model.unknown_guests import HeldPort
-from roost.network.rules.addressing import new_mac
 from roost.network.rules.port_bindings import find_plugged
 from roost.network.rules.readdressing import list_leaving
 from roost.network.service import Networks, addresses, capacity
@@ -43,7 +42,7 @@ async def leave(
         provider_uuid=gone[0].provider_uuid,
         server_id=port.device_id,
         host=port.host,
-        mac_address=new_mac(networks.env.random),
+        mac_address="",
         listed=listed,
         addresses=(),
     )

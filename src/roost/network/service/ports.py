@@ -6,7 +6,7 @@ writes them. Until then intents say that a claim for them is on its way.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest, vif_type_of
 from roost.network.rules import flat, port_security, requests, uses
 from roost.network.rules import quotas as quota_rules
-from roost.network.rules.addressing import canonical_mac, new_mac
+from roost.network.rules.addressing import canonical_mac
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases
@@ -35,7 +35,6 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection, reading
 from roost.platform.errors import RoostError
 
-MAC_ROUNDS_MAX = 8
 TOGETHER_MAX = 250
 """Ports made in one set."""
 
@@ -300,12 +299,13 @@ async def _insert_all(
 ) -> Mapping[str, Port]:
     """Write ports, each with the MAC address that it names or a new one; return them by id, with their addresses.
 
-    Their EUI-64 addresses follow from it. locked: by provider UUID, the subnets where they are. All calls write named
-    MAC addresses in the same order. A port that names a server of this cloud as its device is a NIC of it from now on.
+    Their EUI-64 addresses follow from it. locked: by provider UUID, the subnets where they are. A port that names a
+    server of this cloud as its device is a NIC of it from now on.
     """
     ids = [making.draft.id for making in makings]
     async with telling(networks, tx, ids):
-        ports_written = await _insert_drafts(networks, tx, [making.draft for making in makings])
+        ports_written = await addresses.insert_ports(networks, tx, [making.draft for making in makings])
+        _raise_mac_in_use([making.draft for making in makings if making.draft.id not in ports_written])
         automatic = [
             item
             for making in makings
@@ -319,30 +319,13 @@ async def _insert_all(
     return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}
 
 
-async def _insert_drafts(networks: Networks, tx: Connection, drafts: Sequence[Port]) -> dict[str, Port]:
-    """Write ports, those that name a MAC address in its order; return them by id. Raises MacAddressInUse.
-
-    Of many ports on a large network some always get a MAC address that is taken: these alone are tried again.
-    """
-    ports_written: dict[str, Port] = {}
-    waiting = sorted(drafts, key=lambda port: port.mac_address)
-    for _ in range(MAC_ROUNDS_MAX):
-        new = [_with_mac(draft, draft.mac_address or new_mac(networks.env.random)) for draft in waiting]
-        ids_written = await resources.insert(tx, "port", new)
-        ports_written |= {port.id: port for port in new if port.id in ids_written}
-        waiting = [draft for draft in waiting if draft.id not in ids_written]
-        if not waiting:
-            return ports_written
-        for draft in filter(lambda draft: draft.mac_address, waiting):
-            text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
-            raise MacAddressInUse(text)
-    raise MacAddressInUse("No free MAC address was found: repeat the request.")
-
-
-def _with_mac(port: Port, mac_address: str) -> Port:
-    """Return the port with its MAC address, which its pairs have that name none."""
-    pairs = port_security.with_own_mac(port.allowed_address_pairs, mac_address)
-    return msgspec.structs.replace(port, mac_address=mac_address, allowed_address_pairs=pairs)
+def _raise_mac_in_use(drafts_left: Iterable[Port]) -> None:
+    """Raise MacAddressInUse for the first port, if any, that could not be written."""
+    for draft in drafts_left:
+        if not draft.mac_address:
+            raise MacAddressInUse("No free MAC address was found: repeat the request.")
+        text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
+        raise MacAddressInUse(text)
 
 
 def _draft(networks: Networks, request: PortRequest) -> Port:
@@ -355,6 +338,5 @@ def _draft(networks: Networks, request: PortRequest) -> Port:
         "vif_type": vif_type_of(request.host),
         "port_security_enabled": True,
         "ip_allocation": "",
-        "reserved_from": None,
     }
-    return Port(**fields, id=networks.env.new_uuid(), revision=1, created_at=now, updated_at=now)
+    return Port(**fields, id=networks.env.new_uuid(), created_at=now, updated_at=now)

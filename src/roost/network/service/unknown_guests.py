@@ -7,12 +7,14 @@ these ports: `rules/capacity.py`.
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from roost.network.errors import PortChanged
 from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import Port, PortFilter
+from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Port, PortFilter
 from roost.network.model.unknown_guests import HeldPort
-from roost.network.rules import uses
-from roost.network.rules.addressing import Demand, new_mac, parse
+from roost.network.rules import requests, uses
+from roost.network.rules.addressing import Demand, parse
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, addresses, capacity
 from roost.network.store import addresses as address_rows
@@ -22,11 +24,11 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection, reading
+from roost.platform.structs import copy_as
 from roost.seams import unknown_guests as seam
 
 HOSTS_MAX = 100
 """Hosts that are read together; each is written by itself."""
-MAC_ROUNDS_MAX = 8
 
 GuestsByHost = Mapping[str, Sequence[seam.UnknownGuest]]
 
@@ -135,18 +137,32 @@ async def _set_host(
 async def insert_ports(
     networks: Networks, tx: Connection, new: Sequence[HeldPort], *, of_lost_nics: bool = False
 ) -> None:
-    """Make the ports, with the MAC addresses that they name, or with new ones where a port has those already.
+    """Make hidden ports without addresses, with new MAC addresses where other ports have those that they name.
 
-    of_lost_nics: as store.insert_ports has it. Raises PortChanged.
+    of_lost_nics: servers have lost the NICs; else the records do not know the guests. Raises PortChanged.
     """
-    waiting, macs = list(new), [port.mac_address for port in new]
-    for _ in range(MAC_ROUNDS_MAX):
-        ids_written = await store.insert_ports(tx, waiting, macs, of_lost_nics=of_lost_nics) if waiting else set()
-        waiting = [port for port in waiting if port.id not in ids_written]
-        if not waiting:
-            return
-        macs = [new_mac(networks.env.random) for _ in waiting]
-    raise PortChanged("No free MAC address was found: repeat the request.")
+    now = networks.env.now()
+    drafts = [
+        copy_as(
+            Port,
+            port,
+            project_id="",
+            device_owner=HELD_OWNER,
+            made_for=port.server_id,
+            nic_tag="",
+            ip_allocation=requests.NONE,
+            vif_type=VIF_TYPE_BOUND,
+            left_at=now if of_lost_nics else None,
+            addresses=(),
+            created_at=now,
+            updated_at=now,
+        )
+        for port in new
+    ]
+    ports_written = await addresses.insert_ports(networks, tx, drafts)
+    others = [replace(draft, mac_address="") for draft in drafts if draft.id not in ports_written]
+    if len(await addresses.insert_ports(networks, tx, others)) < len(others):
+        raise PortChanged("No free MAC address was found: repeat the request.")
 
 
 async def _take(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import Address, Binding, NewPort, Nic, Parting, Port, PortFilter, PortOrigin, vif_type_of
+from roost.network.model.ports import Address, Binding, Nic, Parting, Port, PortFilter, vif_type_of
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
-from roost.platform.rows import columns_of, encode, read_row
+from roost.platform.rows import columns_of, read_row
 
 _PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
 _COLUMNS = [_PAIRS.format(row="o") if name == "allowed_address_pairs" else name for name in resources.COLUMNS["port"]]
@@ -66,30 +66,6 @@ async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Por
     rows = await lists.list_rows(tx, "port", query, (*_COLUMNS, _ADDRESSES))
     # The addresses are the last field.
     return [(row, _port(dict(zip(Port.__struct_fields__, values, strict=True)), "addresses")) for row, values in rows]
-
-
-INSERT_MADE = """
--- network.insert_made_ports
-INSERT INTO network.port
-    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, nic_tag, reserved_from,
-    port_security_enabled)
-SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, nic_tag,
-    $8::jsonb, coalesce((SELECT n.port_security_enabled FROM network.network n WHERE n.id = p.network_id), true)
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[])
-    AS p (id, network_id, project_id, mac_address, server_id, device_owner, nic_tag)
-ORDER BY id
-ON CONFLICT DO NOTHING
-RETURNING id
-"""
-
-
-async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str], origin: PortOrigin) -> set[str]:
-    """Insert ports that Roost makes; return the ids inserted. A port whose id or MAC address exists is left out."""
-    rows = [
-        (port.id, port.network_id, port.project_id, mac, port.server_id, port.device_owner, port.nic_tag)
-        for port, mac in zip(new, macs, strict=True)
-    ]
-    return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns_of(rows, 7), encode(origin))}
 
 
 BIND_PORTS = """

@@ -7,7 +7,6 @@ They are those of guests that the records do not know, until servers adopt them,
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND
 from roost.network.model.unknown_guests import AdoptedPort, HeldPort, LeftNic, Place
 from roost.network.store.addresses import HOLDING, OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
@@ -98,29 +97,6 @@ async def is_newest(tx: Connection, host: str, as_of: datetime) -> bool:
     An unknown host has nothing later.
     """
     return bool(await tx.fetchval(NOTE_AS_OF, host, as_of))
-
-
-INSERT_PORTS = """
--- network.insert_held_ports
-INSERT INTO network.port
-    (id, network_id, project_id, mac_address, device_owner, ip_allocation, host, vif_type, made_for, nic_tag, left_at)
-SELECT id, network_id, '', mac_address, $6, 'none', host, $7, made_for, '', CASE WHEN $8 THEN now() END
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[])
-    AS p (id, network_id, mac_address, host, made_for)
-ORDER BY id
-ON CONFLICT DO NOTHING
-RETURNING id
-"""
-
-
-async def insert_ports(tx: Connection, new: Sequence[HeldPort], macs: Sequence[str], *, of_lost_nics: bool) -> set[str]:
-    """Insert hidden ports without addresses; return the ids inserted. One whose MAC address is taken is left out.
-
-    of_lost_nics: servers have lost the NICs; else the records do not know the guests.
-    """
-    with_macs = zip(new, macs, strict=True)
-    columns = columns_of([(port.id, port.network_id, mac, port.host, port.server_id) for port, mac in with_macs], 5)
-    return {row["id"] for row in await tx.fetch(INSERT_PORTS, *columns, HELD_OWNER, VIF_TYPE_BOUND, of_lost_nics)}
 
 
 COUNT_HELD = f"""
