@@ -16,7 +16,7 @@ from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationF
 from roost.network.model.networks import Network, SubnetRequest
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules.subnets import plan_subnet
-from roost.network.service import ports, subnets
+from roost.network.service import creations, ports, subnets
 from roost.platform.errors import DatabaseUnavailable
 
 AWAITS_MAX = 1000
@@ -171,13 +171,13 @@ async def test_of_a_request_whose_commit_was_not_heard_of_nothing_is_left(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = await cloud.plain("10.0.0.0/28")
-    real = ports._write
+    real = creations._write
 
     async def unheard(*args: Any, **more: Any) -> Any:
         await real(*args, **more)
         raise DatabaseUnavailable
 
-    monkeypatch.setattr(ports, "_write", unheard)
+    monkeypatch.setattr(creations, "_write", unheard)
     with pytest.raises(DatabaseUnavailable):
         await ports.create_ports(cloud.networks, [asked(network), asked(network)])
     await assert_nothing(cloud)

@@ -16,7 +16,7 @@ from roost.network.model.ports import FixedIpRequest, PortChanges
 from roost.network.service import (
     audit_ports,
     claims,
-    port_updates,
+    port_bindings,
     ports,
     subnets,
 )
@@ -122,15 +122,15 @@ async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked
     """Not refused for a revision that nobody named."""
     network, _ = await cloud.routed("10.0.0.0/24")
     bound = await port(cloud, network, device_owner="compute:nova", host="h1")
-    real = port_updates.find_owner
+    real = ports.find_owner
 
     async def find_owner(networks: Any, port_id: str) -> Any:
-        monkeypatch.setattr(port_updates, "find_owner", real)
+        monkeypatch.setattr(ports, "find_owner", real)
         await ports.update_port(networks, port_id, PortChanges(name="other"))
         return await real(networks, port_id)
 
-    monkeypatch.setattr(port_updates, "find_owner", find_owner)
+    monkeypatch.setattr(ports, "find_owner", find_owner)
     with pytest.raises(PortChanged):
-        await port_updates.delete_binding(cloud.networks, bound.id, "h1")
-    await port_updates.delete_binding(cloud.networks, bound.id, "h1")
+        await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
+    await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
     assert (await ports.get_port(cloud.networks, bound.id)).host is None

@@ -1,44 +1,64 @@
-"""Ports as clients make, change and delete them.
+"""Ports as clients read, make, change and delete them. How new ones are made: creations.py.
 
-Requests that name neither an address nor a MAC, and that come while others are at work, are planned, claimed and
-assigned in sets. One that is refused undoes no other. The ports of one request are made all or none: one transaction
-writes them. Until then intents say that a claim for them is on its way.
+For a change the port is locked, what it needs is claimed, and one transaction writes everything. A change that needs no
+claim is written in the transaction that plans it. Another one is planned in one transaction, which opens an intent, and
+written in a second one, which closes it.
+
+Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
+claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
+intent expires, or by the release row.
 """
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 import msgspec
-import structlog
+from msgspec import Struct
 
-from roost.network.errors import MacAddressInUse, NetworkNotFound, OverQuota, PortNotFound
-from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest, vif_type_of
-from roost.network.rules import flat, port_security, requests, uses
-from roost.network.rules import quotas as quota_rules
+from roost.network.errors import (
+    MacAddressInUse,
+    PortBindingAlreadyActive,
+    PortBindingNotFound,
+    PortChanged,
+    PortInUse,
+    PortNotCompute,
+    PortNotFound,
+)
+from roost.network.model.ports import (
+    Address,
+    Binding,
+    Port,
+    PortChanges,
+    PortFilter,
+    PortRequest,
+    is_of_server,
+    is_server_id,
+    vif_type_of,
+)
+from roost.network.rules import port_security, readdressing, requests, uses
 from roost.network.rules.addressing import canonical_mac
-from roost.network.rules.requests import NetworkState, Placing
-from roost.network.rules.revisions import pick
-from roost.network.service import Networks, addresses, claims, leaving, notices, port_updates, quotas, releases
-from roost.network.service.claims import Intents, Want, refuse_while_recovering
+from roost.network.rules.capacity import claim_of
+from roost.network.rules.readdressing import Matched
+from roost.network.rules.requests import Placing
+from roost.network.rules.revisions import pick, pick_revision
+from roost.network.service import Networks, addresses, creations, leaving, notices, releases
+from roost.network.service.claims import Intents, refuse_while_recovering
 from roost.network.service.notices import telling
+from roost.network.service.releases import ReleasesPending, after_releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
-from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import resources
 from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection, reading
 from roost.platform.errors import RoostError
+from roost.platform.structs import with_changes
+from roost.seams.placement import covers_allocations, same_allocations
 
 TOGETHER_MAX = 250
 """Ports made in one set."""
-
-log = structlog.get_logger()
 
 
 list_ports = reading(port_rows.list_ports)
@@ -71,7 +91,7 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
             networks.creations = Batches(lambda batch: create_each(networks, batch), most=TOGETHER_MAX)
         answers = [await networks.creations.do(wanted[0])]
     else:
-        answers = await _make(networks, wanted, whole=True)
+        answers = await creations.make(networks, wanted, whole=True)
     for answer in answers:
         if isinstance(answer, RoostError):
             raise answer
@@ -83,7 +103,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
 
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
-    return await _make(networks, wanted, whole=False)
+    return await creations.make(networks, wanted, whole=False)
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
@@ -98,7 +118,7 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
     MacAddressInUse.
     """
     try:
-        await port_updates.update_port(networks, port_id, changes)
+        await change_port(networks, port_id, changes)
     except asyncpg.UniqueViolationError as error:
         raise MacAddressInUse(f"The mac address {changes.mac_address} is in use in the port's network.") from error
     return await get_port(networks, port_id)
@@ -112,231 +132,256 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
-        port = await port_updates.lock_shown(tx, port_id, revision)
+        port = await lock_shown(tx, port_id, revision)
         await leaving.leave(networks, tx, port, None)
-        servers = await _remove(networks, tx, [port])
+        servers = await creations.remove(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])
 
 
-@dataclass
-class _Making:
-    """A port on its way. draft: what is to be written; its MAC address is "" unless the client names it.
+class _Change(Struct, frozen=True):
+    """What a change does to a port.
 
-    placings: alternatives that it may get; placing: the one that is claimed.
+    before: the port as it was locked. dropped: addresses that it loses. placings: alternatives for the addresses that
+    it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is larger than the
+    addresses once they are written. keeps_binding: the active binding becomes an inactive one.
     """
 
-    request: PortRequest
-    draft: Port
+    before: Port
+    port: Port
+    dropped: tuple[Address, ...] = ()
     placings: tuple[Placing, ...] = ()
-    placing: Placing | None = None
-    error: RoostError | None = None
+    needs_claim: bool = False
+    trims: bool = False
+    keeps_binding: bool = False
 
 
-async def _make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool) -> list[Port | RoostError]:
-    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none."""
-    makings = [_Making(request, _draft(networks, request)) for request in wanted]
-    async with _taking_back(networks, makings), Intents(networks) as intents:
-        ports_written = await _plan(networks, makings, intents, whole=whole)
-        if intents.tickets:
-            await _claim(networks, makings, whole=whole)
-            ports_written = await _write(networks, makings, intents, whole=whole)
-            crash_point("port.after-assign")
-            unused = [making.draft.id for making in makings if making.error is not None and making.placing is not None]
-            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in unused})
-        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
-    return [making.error or ports_written[making.draft.id] for making in makings]
+Owner = tuple[str, bool]
+"""The device that has a port, and whether it is a server of this cloud."""
 
 
-@asynccontextmanager
-async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
-    """Delete the ports that were written, if the block fails or is cancelled. Their intents see to their claims."""
-    try:
-        yield
-    except BaseException:
-        try:
+async def change_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> None:
+    """Change a port as a client; see update_port, which also reads what it is then.
+
+    activates: the inactive binding on the host becomes the active one, and the active one becomes inactive. Raises
+    asyncpg's UniqueViolationError for a MAC address that another port has.
+    """
+    if changes.fixed_ips is not None or changes.host:
+        await refuse_while_recovering(networks)
+    owner = await find_owner(networks, port_id) if changes.host is not None else None
+    async with Intents(networks) as intents:
+        change, servers = await _begin(networks, intents, port_id, changes, owner, activates=activates)
+        if change.needs_claim:
+            placing = await intents.claim(change.before, change.placings, claim_of(change.before.addresses))
             async with networks.database.transaction() as tx:
-                ports_locked = await port_rows.lock_ports(tx, sorted(making.draft.id for making in makings))
-                servers = await _remove(networks, tx, list(ports_locked.values())) if ports_locked else []
-            await notices.tell_now(networks, servers)
-            await releases.work_off_now(networks, list(ports_locked))
-        except RoostError as error:
-            log.warning("deleting the ports of a failed request failed", reason=str(error))
-        raise
+                await intents.resume(tx, change.before)
+                servers = await _write(networks, tx, change, [placing])
+            crash_point("port.after-assign")
+    await notices.tell_now(networks, servers)
+    if change.trims:
+        crash_point("port.after-unassign")
+        await releases.work_off_now(networks, [port_id])
 
 
-async def _remove(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
-    """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
-    ids = [port.id for port in ports_locked]
-    async with telling(networks, tx, ids):
-        await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
-        await resources.delete(tx, "port", ids)
-    await claim_rows.insert_releases(tx, ids)
-    return await notices.note(tx, ports_locked, deleted=True)
+@after_releases
+async def _begin(
+    networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
+) -> tuple[_Change, list[str]]:
+    """Write a change that needs no claim; open an intent for one that does. Return it and the servers to be told.
 
-
-def _going(makings: Sequence[_Making]) -> list[_Making]:
-    """Return those that are not refused so far."""
-    return [making for making in makings if making.error is None]
-
-
-def _raise_first_error(makings: Sequence[_Making]) -> None:
-    """Raise the first port's error, if any."""
-    for error in (making.error for making in makings if making.error is not None):
-        raise error
-
-
-async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool) -> Mapping[str, Port]:
-    """Decide which addresses each port may get, and open intents for those that need some. If none does, make all.
-
-    Return the ports that were made, by id. whole: nothing is written if one is refused.
+    Raises ReleasesPending while the port's claim is being given back.
     """
     async with networks.database.transaction() as tx:
-        states: dict[tuple[str, str], NetworkState | RoostError] = {}
-        for network_id, host_name in sorted({(m.draft.network_id, m.draft.host or "") for m in makings}):
-            try:
-                states[network_id, host_name] = await addresses.read_network(tx, network_id, host_name)
-            except NetworkNotFound as error:
-                states[network_id, host_name] = error
-        for making in makings:
-            try:
-                _plan_one(networks, making, states[making.draft.network_id, making.draft.host or ""])
-                await addresses.refuse_taken(tx, making.placings)
-            except RoostError as error:
-                making.error = error
-        await _keep_quotas(networks, tx, makings, whole=whole)
-        if whole:
-            _raise_first_error(makings)
-        going = _going(makings)
-        await intents.open(tx, [making.draft.id for making in going if making.placings])
-        return {} if intents.tickets else await _insert_all(networks, tx, going)
+        port = await lock_for_client(tx, port_id, changes.revision)
+        if changes.device_id not in (None, "", port.device_id):
+            await leaving.refuse_plugged(tx, port, changes.device_id)
+        device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
+        requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
+        if owner is not None and changes.device_id in (None, port.device_id) and changes.host != (port.host or ""):
+            _refuse_host_change(port, owner)
+        releasing, _claiming = await claim_rows.list_busy(tx, [port_id])
+        if releasing:
+            text = f"The claim of port {port_id} is still being given back: repeat the request."
+            raise ReleasesPending(releasing, text)
+        if activates:
+            changes = await _activation(tx, port, changes.host or "")
+        change = await _plan(tx, port, changes, activates=activates)
+        await addresses.refuse_taken(tx, change.placings)
+        if not change.needs_claim:
+            return change, await _write(networks, tx, change, change.placings)
+        await intents.open(tx, [port_id])
+        return change, []
 
 
-def _plan_one(networks: Networks, making: _Making, state: NetworkState | RoostError) -> None:
-    """Set the port's placings, and what its network decides of the draft. Raises what refuses a client's new port.
+async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
+    """Return the changes that make the port's binding on the host its active one."""
+    binding = pick_binding(port.id, host, await list_bindings_of(tx, port))
+    if binding.active:
+        raise PortBindingAlreadyActive(f"Binding for port {port.id} on host {binding.host} is already active.")
+    return PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
 
-    port_updates refuses changes of ports, and rules/port_bindings.py those that servers' builds ask for.
-    """
-    request, owner = making.request, making.draft.device_owner
-    requests.refuse_surplus(request.fixed_ips, owner, most=networks.settings.max_fixed_ips_per_port)
-    if isinstance(state, RoostError):
-        raise state
-    flat.refuse_port(state.network)
-    plan = requests.plan_addresses(making.draft.id, state, device_owner=owner, fixed_ips=request.fixed_ips)
-    is_secured = port_security.is_secured(
-        owner, wanted=request.port_security_enabled, network=state.network.port_security_enabled
+
+async def list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
+    """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
+    if not is_of_server(port.device_owner):
+        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
+    active = Binding(
+        host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
     )
-    port_security.refuse_pairs_unsecured(request.allowed_address_pairs, is_secured=is_secured)
-    making.draft = msgspec.structs.replace(
-        making.draft, ip_allocation=plan.ip_allocation, port_security_enabled=is_secured
-    )
-    making.placings = plan.placings
+    return [active, *await port_rows.list_inactive_bindings(tx, port.id)]
 
 
-async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making], *, whole: bool) -> None:
-    """Set the error of each port that its project's quota does not allow. whole: raise OverQuota for all together."""
-    if whole:
-        return await quotas.refuse_over(networks, tx, "port", Counter(making.draft.project_id for making in makings))
-    going = _going(makings)
-    usages = await quotas.lock_limited(networks, tx, "port", sorted({making.draft.project_id for making in going}))
-    reasons = quota_rules.grant(usages, [(making.draft.project_id, 1) for making in going])
-    for making, reason in zip(going, reasons, strict=True):
-        making.error = None if reason is None else OverQuota(reason)
+def pick_binding(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
+    """Return the binding that is on the host. Raises PortBindingNotFound."""
+    for binding in bindings:
+        if binding.host == host:
+            return binding
+    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
 
 
-async def _claim(networks: Networks, makings: Sequence[_Making], *, whole: bool) -> None:
-    """Claim one of its placings for each port that needs some. whole: raise the first port's error, if any."""
-    wants = [
-        Want(port_id=making.draft.id, project_id=making.draft.project_id, placings=making.placings)
-        for making in _going(makings)
-        if making.placings
-    ]
-    answers = await claims.claim(networks, wants)
-    for making in makings:
-        answer = answers.get(making.draft.id)
-        if isinstance(answer, RoostError):
-            making.error = answer
-        else:
-            making.placing = answer
-    if whole:
-        _raise_first_error(makings)
+async def lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
+    """Lock a port that clients see; return it. Raises PortNotFound, RevisionNumberConstraintFailed."""
+    ports_shown = [port for port in (await port_rows.lock_ports(tx, [port_id])).values() if not port.hidden]
+    return pick_revision(ports_shown, PortNotFound, "Port", port_id, revision)
 
 
-async def _write(
-    networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool
-) -> Mapping[str, Port]:
-    """Close all intents, and write the ports with the addresses that are claimed for them; return these, by id.
+async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
+    """Lock a port that a client changes; return it. Raises as lock_shown does, and PortInUse."""
+    port = await lock_shown(tx, port_id, revision)
+    if port.reserved_from is not None:
+        raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
+    return port
 
-    whole: raise the first port's error, if any, and write none.
-    """
+
+async def find_owner(networks: Networks, port_id: str) -> Owner:
+    """Return the device that has the port. Call it before locking anything: it asks the compute service."""
     async with networks.database.transaction() as tx:
-        kept = await network_rows.lock_network_ids(
-            tx, sorted({making.draft.network_id for making in makings}), "existence"
-        )
-        for making in _going(makings):
-            if making.draft.network_id not in kept:
-                making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")
-        await _keep_quotas(networks, tx, makings, whole=whole)
-        intents_gone = await intents.close(tx)
-        for making in _going(makings):
-            making.error = intents_gone.get(making.draft.id)
-        placings = {making.draft.id: making.placing for making in _going(makings) if making.placing is not None}
-        locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in placings.values()}))
-        errors = await addresses.give(networks, tx, placings, locked)
-        for making in _going(makings):
-            making.error = errors.get(making.draft.id)
-        if whole:
-            _raise_first_error(makings)
-        return await _insert_all(networks, tx, _going(makings), locked)
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+    device_id = ports_read[0].device_id if ports_read else ""
+    server_ids = [device_id] if is_server_id(device_id) else []
+    return device_id, bool(server_ids and await networks.compute.get_server_states(server_ids))
 
 
-async def _insert_all(
-    networks: Networks,
-    tx: Connection,
-    makings: Sequence[_Making],
-    locked: Mapping[str, Sequence[SubnetKind]] = {},
-) -> Mapping[str, Port]:
-    """Write ports, each with the MAC address that it names or a new one; return them by id, with their addresses.
+def _refuse_host_change(port: Port, owner: Owner) -> None:
+    """Raise PortChanged when another device has the port by now, PortInUse when the device is a server.
 
-    Their EUI-64 addresses follow from it. locked: by provider UUID, the subnets where they are. A port that names a
-    server of this cloud as its device is a NIC of it from now on.
+    A server's port is on its server's host: a client moves it with the server.
     """
-    ids = [making.draft.id for making in makings]
-    async with telling(networks, tx, ids):
-        ports_written = await addresses.insert_ports(networks, tx, [making.draft for making in makings])
-        _raise_mac_in_use([making.draft for making in makings if making.draft.id not in ports_written])
-        automatic = [
-            item
-            for making in makings
-            if making.placing is not None
-            for item in uses.automatic(ports_written[making.draft.id], locked.get(making.placing.provider_uuid, ()))
-        ]
-        await addresses.give_automatic(tx, automatic)
-    await notices.note(tx, ports_written.values())
-    if not locked:
-        return ports_written
-    return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}
+    device_id, is_server = owner
+    if port.device_id != device_id:
+        raise PortChanged(f"Port {port.id} changed while it was being looked at: repeat the request.")
+    if is_server:
+        raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
 
 
-def _raise_mac_in_use(drafts_left: Iterable[Port]) -> None:
-    """Raise MacAddressInUse for the first port, if any, that could not be written."""
-    for draft in drafts_left:
-        if not draft.mac_address:
-            raise MacAddressInUse("No free MAC address was found: repeat the request.")
-        text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
-        raise MacAddressInUse(text)
+async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
+    """Write the change to the locked port. Return the servers to be told.
+
+    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order. leave
+    and take_back lock no others after it. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    """
+    port = change.before
+    renews = readdressing.renews(port, change.port)
+    touches_addresses = bool(placings or change.dropped or renews)
+    providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
+    locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
+    async with telling(networks, tx, [port.id]):
+        await resources.update(tx, "port", [change.port])
+        await leaving.leave(networks, tx, port, change.port, change.dropped)
+        if change.port.host != port.host:
+            await _move_binding(tx, change)
+        if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
+            await port_rows.delete_bindings(tx, [(port.id, None)])
+        if change.dropped:
+            await addresses.take_back(tx, change.dropped)
+        for placing in placings:
+            await addresses.give_one(networks, tx, change.port, placing, locked)
+        if renews:
+            kept = tuple(item for item in port.addresses if item not in change.dropped)
+            subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
+            await addresses.renew_automatic(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
+        if change.trims:
+            await claim_rows.insert_releases(tx, [port.id])
+        if not touches_addresses and _list_told(port) == _list_told(change.port):
+            return []
+        return await notices.note(tx, [port, change.port])
 
 
-def _draft(networks: Networks, request: PortRequest) -> Port:
-    """Return the port as it is asked for; what follows from its network is still to be decided."""
-    now, fields = networks.env.now(), msgspec.structs.asdict(request)
-    del fields["fixed_ips"]
-    fields |= {
-        "mac_address": canonical_mac(request.mac_address) if request.mac_address else "",
-        "host": request.host or None,
-        "vif_type": vif_type_of(request.host),
-        "port_security_enabled": True,
-        "ip_allocation": "",
-    }
-    return Port(**fields, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+async def _move_binding(tx: Connection, change: _Change) -> None:
+    """Move the active binding to another host; delete the inactive one there."""
+    port = change.before
+    if change.port.host is not None:
+        await port_rows.delete_bindings(tx, [(port.id, change.port.host)])
+    if change.keeps_binding and port.host is not None:
+        old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
+        await port_rows.put_binding(tx, port.id, old)
+
+
+def _list_told(port: Port) -> tuple[object, ...]:
+    """Return what a server shows of a port, and what its guest's host is told of it, beside the addresses."""
+    return port.device_id, port.mac_address, port.port_security_enabled, port.allowed_address_pairs
+
+
+async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: bool) -> _Change:
+    """Return what the change does to a locked port.
+
+    The ledger is asked unless the claim of what the port drops covers what it gets: an address for another of the same
+    provider and IP version costs no claim.
+    """
+    changed = _changed(port, changes)
+    readdressing.refuse_mac_address(port, changed.mac_address)
+    moves = changed.host not in (None, port.host)
+    if changes.fixed_ips is None and not moves:
+        return _Change(port, changed, keeps_binding=activates)
+    state = await addresses.read_network(tx, port.network_id, changed.host or "")
+    matched = Matched(kept=port.addresses, dropped=(), missing=())
+    if changes.fixed_ips is not None:
+        gets_automatic = uses.gets_automatic(changed.device_owner)
+        automatic_ids = {subnet.id for subnet in state.subnets if gets_automatic and uses.is_automatic(subnet)}
+        matched = readdressing.match(port.addresses, changes.fixed_ips, automatic_ids)
+    is_deferred = port.ip_allocation == requests.DEFERRED and not port.addresses and port.host is None
+    placings: tuple[Placing, ...] = ()
+    if matched.missing or (changes.fixed_ips is None and is_deferred):
+        placings = requests.plan_addresses(
+            port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing or None
+        ).placings
+    placing = placings[0] if placings else None
+    matched = readdressing.settle(changed, matched, placing)
+    if changes.fixed_ips is not None:
+        readdressing.refuse_spread(port, matched.kept, placing)
+    if moves:
+        requests.refuse_host(changed, matched.kept, state)
+    claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
+    needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
+    return _Change(
+        port,
+        changed,
+        dropped=matched.dropped,
+        placings=placings,
+        needs_claim=needs_claim,
+        trims=not same_allocations(claim_dropped, {} if needs_claim else claim_coming),
+        keeps_binding=activates,
+    )
+
+
+def _changed(port: Port, changes: PortChanges) -> Port:
+    """Return the port as it is to be; store/resources.py has the columns that any change writes.
+
+    Raises InvalidInput, DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired.
+    """
+    changed = with_changes(port, changes)
+    fields: dict[str, Any] = {}
+    if changes.device_id and changes.device_id != port.made_for:
+        fields["made_for"] = None  # it does not go with the server that it was made for
+    if changes.mac_address is not None:
+        fields["mac_address"] = canonical_mac(changes.mac_address)
+    if changes.host is not None:
+        fields["host"] = changes.host or None
+        fields["vif_type"] = vif_type_of(changes.host)
+    changed = msgspec.structs.replace(changed, **fields)
+    if changes.allowed_address_pairs is not None:
+        pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
+        changed = msgspec.structs.replace(changed, allowed_address_pairs=pairs)
+    port_security.refuse_pairs_unsecured(changed.allowed_address_pairs, is_secured=changed.port_security_enabled)
+    return changed
