@@ -40,11 +40,11 @@ class PortNotFound(NotFound):
 
 
 class TagResourceNotFound(NotFound):
-    """There is nothing that could have the tag."""
+    """There is no such resource that could have tags."""
 
 
 class TagNotFound(NotFound):
-    """It has no such tag."""
+    """The resource has no such tag."""
 
 
 class InvalidInput(BadRequest):
@@ -80,7 +80,7 @@ class NetworkMTUSubnetConflict(Conflict):
 
 
 class NetworkInUse(Conflict):
-    """The network still has ports: delete those first."""
+    """The network still has ports, or builds and guests hold addresses of it: delete those first."""
 
 
 class SegmentInUse(Conflict):

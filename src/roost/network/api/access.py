@@ -119,7 +119,10 @@ def access_of(request: Request) -> Access | None:
 
 
 def target_of(project_id: str | None, network: NetworkOwner | None = None, device_owner: str | None = None) -> Target:
-    """Return the target that rules ask about. project_id: None for what nobody owns. network: that it is, or is on."""
+    """Return the target that rules ask about. project_id: None for what nobody owns.
+
+    network: the one that is asked about, or on which it is.
+    """
     target = {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
     if network is not None:
         target |= {

@@ -146,7 +146,7 @@ class HostRoute(Struct, frozen=True):
 
 
 class SubnetUse(Struct, frozen=True, kw_only=True):
-    """What a client says of who gets which addresses of a subnet.
+    """Which ports get which addresses of a subnet, as a client says.
 
     service_types: the device owners that it is for; none: for all. See roost.network.rules.uses. cell: of a flat
     network, the cell whose pool it is.
@@ -176,7 +176,7 @@ class SubnetRequest(SubnetUse, frozen=True, kw_only=True):
 
 
 class SubnetKind(SubnetUse, frozen=True, kw_only=True):
-    """What of a subnet decides who gets which addresses of it."""
+    """The attributes of a subnet that decide which ports get which addresses of it."""
 
     id: str
 
@@ -242,7 +242,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    subnets: all of them. cell: of a flat network's. holdings: subnet id -> what ports hold there, counted.
+    subnets: all of them. cell: that of a pool. holdings: subnet id -> how many addresses ports hold there.
     """
 
     provider_uuid: str
@@ -254,7 +254,10 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last). revision: as of a network."""
+    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last).
+
+    revision: the one it must have.
+    """
 
     name: str | None = None
     description: str | None = None
@@ -269,7 +272,10 @@ class SubnetChanges(Struct, frozen=True, kw_only=True):
 
 
 class ListFilter(Struct, frozen=True):
-    """The values that an attribute may have, as it is shown. null: or none at all."""
+    """A filter of a list: a row passes if the attribute, as clients see it, has one of the values.
+
+    null: a row passes too if the attribute has no value.
+    """
 
     name: str
     values: Sequence[object]

@@ -29,9 +29,9 @@ def is_server_id(device_id: str) -> bool:
 
 
 HELD_OWNER = "roost:held"
-"""The owner of hidden ports that hold what a guest has and no server's port: of unknown guests, and of NICs left.
+"""The owner of hidden ports that hold addresses which a guest has, and which no server's port has.
 
-Of ports that clients see it means nothing.
+The records do not know the guest, or its server has lost the NIC. On ports that clients see the owner means nothing.
 """
 
 
@@ -120,11 +120,8 @@ class Port(PortAttributes, frozen=True, kw_only=True):
 
     @property
     def of_unknown_guest(self) -> bool:
-        """Return whether it holds addresses for an unknown guest, or for one whose server has lost the NIC (left_at).
-
-        Nobody claims them.
-        """
-        return self.hidden and self.device_owner == HELD_OWNER
+        """Return whether it holds addresses for a guest that the records do not know. Nobody claims them."""
+        return self.hidden and self.device_owner == HELD_OWNER and self.left_at is None
 
     @property
     def provider_uuid(self) -> str | None:

@@ -41,7 +41,9 @@ class HeldPort(Struct, frozen=True, kw_only=True):
 
 
 class LeftNic(Struct, frozen=True, kw_only=True):
-    """A NIC that a server has lost, and that its guest on the host may still have. port_id: which has its addresses."""
+    """A NIC that a server has lost, and that its guest on the host may still have. port_id: the port
+    that has its addresses.
+    """
 
     port_id: str
     server_id: str

@@ -33,8 +33,8 @@ class Demand(Struct, frozen=True):
     """One address that a port is to get, from the first of the subnets that has one free.
 
     address: the exact address; None for any. in_pool False: the address is outside every pool, so no free range knows
-    it. claimed: the port's own claim counts the address; all of the subnets are capacity then. Not the reverse: nobody
-    claims for an unknown guest, and servers claim from the pools of flat networks.
+    it. claimed: the port's own claim counts the address; all of the subnets are capacity then. A port may have an
+    address of capacity unclaimed: nobody claims for an unknown guest, and on flat networks servers claim.
     """
 
     port_id: str
@@ -51,8 +51,8 @@ def hand_out(
     """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
     A port gets all that it demands or nothing. Each demand gets the next free address from its subnet's start upwards,
-    then from the lowest. free: of each subnet as many ranges in this order as there are demands and one more, and the
-    ranges of named addresses. starts: subnet id -> the address to start at; left out, it is the lowest.
+    then from the lowest. free: the free ranges of each subnet in this order, one more than it has demands, and those
+    that have the named addresses. starts: subnet id -> the address to start at; left out, it is the lowest.
     """
     answers, free_after = _hand_out(demands, free, starts or {})
     short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
@@ -202,7 +202,8 @@ def version_of(address: int) -> int:
 def host_range(cidr: str) -> AddressRange:
     """Return the addresses of a CIDR that hosts may have.
 
-    The first is the network's own (of IPv6 the routers'), and the last of IPv4 is for broadcasts. The answers are
+    The first is not among them: it is the network's own, of IPv6 the routers'. Nor is the last of IPv4, which is for
+    broadcasts. In a CIDR of one or two addresses hosts may have all. The answers are
     cached: a request that names many addresses looks at all subnets of its network for each.
     """
     block = ipaddress.ip_network(cidr)

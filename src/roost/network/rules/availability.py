@@ -108,7 +108,7 @@ def _add_up(parts: Sequence[Counts]) -> Counts:
 
 
 class Room(Struct, frozen=True):
-    """A segment, a subnet or a whole network, and what it has."""
+    """A segment, a subnet or a whole network, by name, and its counts of addresses."""
 
     name: str
     counts: seam.Counts
@@ -121,9 +121,10 @@ def named(item: Network | Segment | SubnetKind) -> str:
 
 
 def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room], *, held: int = 0) -> str:
-    """Return the sentence that no address is free on what `full` names.
+    """Return the sentence which says that no address is free.
 
-    rooms: all that the network has, the full ones too. held: how many of its addresses unknown guests hold.
+    full: the names of what has none. rooms: all that the network has, the full ones too. held: how many of its
+    addresses unknown guests hold.
     """
     called, counts = network.name or network.id, [room.counts for room in rooms]
     head = seam.show_exhausted(called, counts) or f"Addresses of network {called}"

@@ -90,7 +90,7 @@ def provider_state(source: ProviderSource, coming: Mapping[str, int] = {}) -> Pr
 
 
 def changes_capacity(before: Subnet, after: Subnet) -> bool:
-    """Return whether the ledger must be told of a change."""
+    """Return whether the ledger must be told of a subnet's change."""
     return (before.pools, before.segment_id, counts(before)) != (after.pools, after.segment_id, counts(after))
 
 

@@ -17,7 +17,7 @@ from roost.platform.times import show_seconds
 
 
 def described(**schema: Any) -> Meta:
-    """Return what is added to the schema of a type, over what the type says; api/openapi.py folds it in."""
+    """Return metadata that adds to the schema of a type; api/openapi.py folds it in."""
     return Meta(extra_json_schema={"allOf": [schema]})
 
 
@@ -28,7 +28,7 @@ D = TypeVar("D", bound="Document")
 
 
 class Document(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What all four have."""
+    """The attributes that networks, segments, subnets and ports have in common."""
 
     id: Uuid
     description: str
@@ -72,7 +72,7 @@ class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
 
 
 class SegmentDocument(Document, kw_only=True, forbid_unknown_fields=True):
-    """One segment."""
+    """One segment of a network."""
 
     name: str | None
     network_id: Uuid

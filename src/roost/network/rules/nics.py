@@ -12,7 +12,7 @@ from roost.seams import guests as seam
 def describe_nic(nic: Nic, subnets: Iterable[Subnet]) -> seam.NicNetwork:
     """Return what a guest's host is told of a NIC. subnets: of the NIC's network, all of them.
 
-    A network without segments is its own. One that has a physical network and no type is flat.
+    A network without segments counts as its own segment. If it has a physical network and no type, it is flat.
     """
     peers = [subnet for subnet in subnets if subnet.network_id == nic.network_id]
     network_type = nic.network_type or ("flat" if nic.physical_network else None)

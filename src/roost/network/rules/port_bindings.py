@@ -86,7 +86,7 @@ def _reserved(port: Port, server_id: str, device_owner: str) -> Port:
     """Return a user's port as a server's build reserves it.
 
     A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
-    unbound until the build binds it. So with a reserved port that is bound, its server runs.
+    unbound until the build binds it. So the server of a reserved port that is bound runs.
     """
     origin = PortOrigin(
         device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type

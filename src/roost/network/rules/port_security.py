@@ -22,11 +22,14 @@ from roost.network.rules.addressing import canonical_mac
 PAIRS_MAX = 10
 """Source: Neutron, max_allowed_address_pair."""
 NETWORK_DEVICE = "network:"
-"""What the owners of devices begin with that forward for others: their ports are never secured."""
+"""The beginning of owners whose devices forward for others: their ports are never secured."""
 
 
 def is_secured(device_owner: str, *, wanted: bool | None, network: bool) -> bool:
-    """Return whether a new port is secured. wanted: by its client, None where nothing is said. network: its own."""
+    """Return whether a new port is secured. wanted: as its client asks, None for nothing said.
+
+    network: whether new ports of its network are.
+    """
     if device_owner.startswith(NETWORK_DEVICE):
         return False
     return network if wanted is None else wanted
@@ -49,7 +52,7 @@ def read_pairs(given: Sequence[AddressPair]) -> tuple[AddressPair, ...]:
 
 
 def with_own_mac(pairs: Sequence[AddressPair], mac_address: str) -> tuple[AddressPair, ...]:
-    """Return the pairs, those without a MAC address with the port's. Raises DuplicateAddressPairInRequest."""
+    """Return the pairs; those that name no MAC address get the port's. Raises DuplicateAddressPairInRequest."""
     filled = tuple(replace(pair, mac_address=pair.mac_address or mac_address) for pair in pairs)
     for number, pair in enumerate(filled):
         if pair in filled[:number]:

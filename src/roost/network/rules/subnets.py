@@ -40,7 +40,7 @@ SERVICE_TYPE_PREFIXES = ("compute:", "network:", "neutron:", "baremetal:")
 MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 
 CHANGEABLE = ("name", "description", "enable_dhcp")
-"""What is written as it is given."""
+"""Attributes that are written as a client gives them."""
 
 
 class SubnetPlan(Struct, frozen=True):
@@ -54,8 +54,8 @@ class SubnetPlan(Struct, frozen=True):
 class SubnetContext(Struct, frozen=True, kw_only=True):
     """What decides whether a subnet may change.
 
-    peers: the subnets of its network. segment: named by the change; None if there is no such. gateway_port:
-    of a router that has the gateway's address.
+    peers: the subnets of its network. segment: the one that the change names; None if it does not exist. gateway_port:
+    the router's port that has the gateway's address, if any.
     """
 
     network: Network

@@ -207,7 +207,7 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
 async def renew_automatic(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
     """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
 
-    port: the locked port after the change, with the addresses that stay otherwise. behind: their subnets, locked.
+    port: the locked port after the change, with the addresses that stay otherwise. behind: their locked subnets.
     Addresses that the port named in subnets of EUI-64 addresses are replaced too.
     """
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
@@ -249,7 +249,10 @@ async def set_free(tx: Connection, subnet_id: str, pools: Sequence[AddressRange]
 
 
 async def mark_anew(tx: Connection, subnet_ids: Collection[str]) -> None:
-    """Mark the addresses of subnets as their pools have them; the subnets' providers become due for publication."""
+    """Set the marks `in_pool` and `claimed` of the addresses of subnets by what their pools are now.
+
+    The subnets' providers become due for publication.
+    """
     locked = await store.lock_subnets(tx, subnet_ids)
     await network_rows.mark_anew(tx, list(locked))
     await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in locked.values()}))

@@ -67,7 +67,7 @@ STRAYS = Check(
 
 
 async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    """Yield each subnet with an address that is not marked as its pools are."""
+    """Yield each subnet with an address whose mark, in a pool or claimed, is wrong."""
     async with networks.database.transaction(snapshot=True) as tx:
         mismarked = await network_rows.list_mismarked(tx)
     for subnet_id in sorted({item.subnet_id for item in mismarked}):
@@ -89,7 +89,7 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings
 
 
 async def _mark_anew(tx: Connection, findings: MarkFindings) -> list[str]:
-    """Mark the addresses of the subnets as their pools have them. The audit of claims gives back what is too much."""
+    """Set the marks of all addresses of the subnets. The audit of claims gives back what is too much then."""
     await addresses.mark_anew(tx, {finding.item for finding in findings})
     return keys_of(findings)
 

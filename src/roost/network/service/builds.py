@@ -379,7 +379,10 @@ def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
 async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], ports_locked: Mapping[str, Port]
 ) -> dict[str, Provider]:
-    """Return provider UUID -> which hosts reach it, with its subnets, locked, where a bind is to get an address."""
+    """Lock the subnets from which binds are to get addresses. Return the providers of the binds and ports, by UUID.
+
+    Those from which addresses are to come have their subnets.
+    """
     binds_with_ports = [(bind, ports_locked[bind.port_id]) for bind in binds if bind.port_id in ports_locked]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
     anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}

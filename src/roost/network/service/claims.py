@@ -64,7 +64,8 @@ class Intents:
     async def open(self, tx: Connection, port_ids: Collection[str], *, anew: bool = False) -> None:
         """Say that claims for these ports are about to be made (R6). Raises PortChanged when somebody else makes one.
 
-        The ports are locked, or do not exist yet. anew: whoever has an intent of one was cut off.
+        The ports are locked, or do not exist yet. anew: replace the intents that they have; who
+        opened those was cut off.
         """
         if anew:
             _releasing, tickets = await store.list_busy(tx, list(port_ids))
@@ -242,7 +243,7 @@ def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
 def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
     """Return what a placing takes of subnets that are no capacity, by their ids: no claim says if they have room.
 
-    One without room is tried last: giving an address then says which subnet is full.
+    A placing without room there is tried last: giving its address then says which subnet is full.
     """
     return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
 

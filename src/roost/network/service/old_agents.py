@@ -24,7 +24,7 @@ from roost.seams.service_types import COMPUTE_OWNER
 async def plan_ports(
     networks: Networks, servers: Sequence[seam.ServerNics]
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
-    """See BuildClient.ensure_ports, where it makes nothing."""
+    """See BuildClient.ensure_ports, with `make` False."""
     answers = await builds.reserve_ports(networks, servers, make=False)
     return [await _plan_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
 

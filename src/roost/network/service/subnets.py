@@ -104,7 +104,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
 
 
 async def _take_back(networks: Networks, new: Sequence[Subnet]) -> None:
-    """Delete the new subnets of a request that was cancelled, as far as they came."""
+    """Delete those of the new subnets that were written before their request was cancelled."""
     for subnet in new:
         try:
             await delete_subnet(networks, subnet.id)

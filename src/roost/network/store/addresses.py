@@ -16,9 +16,9 @@ from roost.platform.database import Connection
 from roost.platform.rows import columns_of, read_row
 
 HOLDING = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
-"""On a row `p` of network.port: it holds what a guest has and no server's port. Clients can hide no port."""
+"""On a row `p` of network.port: it is hidden and holds addresses for a guest (HELD_OWNER). Clients can hide no port."""
 OF_UNKNOWN_GUEST = f"({HOLDING} AND p.left_at IS NULL)"
-"""The same, of a guest that the records do not know. The others hold what a known guest still has."""
+"""The same, for a guest that the records do not know. The others hold what the guest of a known server still has."""
 
 # EUI-64 addresses are in no pool, even within the range of one.
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')

@@ -230,7 +230,7 @@ WHERE a.subnet_id = w.subnet_id AND a.address = w.address
 
 
 async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
-    """Mark the addresses of locked subnets by their pools, and end the claimed mark of those that may not have it."""
+    """Set the marks of addresses of locked subnets: `in_pool` by the pools; `claimed` ends where no port may claim."""
     await tx.execute(MARK_ANEW, subnet_ids)
 
 
@@ -317,7 +317,10 @@ GROUP BY s.provider_uuid, a.subnet_id
 
 
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
-    """Return provider UUID -> subnet id -> holdings. Subnets whose pools alone say how many are free are left out."""
+    """Return provider UUID -> subnet id -> holdings.
+
+    Left out are subnets whose capacity is their pools: of which ports claim all that they hold, and nothing outside.
+    """
     holdings: dict[str, dict[str, Holdings]] = {}
     for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
         of_subnet = Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)

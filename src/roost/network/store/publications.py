@@ -93,7 +93,7 @@ DELETE FROM network.publication p WHERE provider_uuid = ANY($1::uuid[]) AND want
 
 
 async def forget(tx: Connection, provider_uuids: Sequence[str]) -> None:
-    """Forget those of these of which the ledger knows what they are, and behind which no subnet stands."""
+    """Delete the publications of providers that have no subnet any more, once the ledger has been told so."""
     await tx.execute(FORGET, provider_uuids)
 
 

@@ -98,7 +98,10 @@ DELETE FROM network.{kind} WHERE id = ANY($1::uuid[])
 
 
 async def delete(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
-    """Delete rows. What belongs to them is gone: but for a subnet's pools, and inactive bindings of a port."""
+    """Delete rows; a subnet's pools and free ranges, and a port's inactive bindings, go with them.
+
+    Callers delete the addresses.
+    """
     await tx.execute(DELETE[kind], ids)
 
 

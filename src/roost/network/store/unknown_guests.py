@@ -137,7 +137,7 @@ SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uu
 
 
 async def list_listed_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
-    """Return the subnets in which these hidden ports list addresses: they have none elsewhere, and are given none."""
+    """Return the subnets in which these hidden ports list addresses. They have and get addresses in no others."""
     return [row["subnet_id"] for row in await tx.fetch(LIST_LISTED_SUBNETS, list(port_ids))]
 
 
@@ -150,7 +150,7 @@ WHERE a.port_id = ANY($1::uuid[]) AND p.left_at IS NOT NULL
 
 
 async def list_plugged(tx: Connection, port_ids: Sequence[str]) -> list[LeftNic]:
-    """Return those of the ports of which a guest may still have an address, with the guest's server and host."""
+    """Return the NICs by which guests of servers that lost them may still have addresses of these ports."""
     return [LeftNic(**row) for row in await tx.fetch(LIST_PLUGGED, port_ids)]
 
 
