@@ -1,7 +1,7 @@
 """Which hosts may have addresses where, and the host aggregates that say so."""
 
 import pytest
-from tests.network.parts import a_source
+from tests.network.parts import a_provider, a_source
 
 from roost.network.model.networks import Host, ProviderSource
 from roost.network.rules import segments
@@ -26,6 +26,21 @@ def test_a_host_reaches_its_physical_networks_and_its_cell(
 ) -> None:
     assert segments.reaches(host, physical_network) is reached
     assert segments.is_in_cell(host, cell) is inside
+
+
+@pytest.mark.parametrize(
+    ("physical_network", "cell", "says"),
+    [
+        (None, None, None),
+        ("rack1", "cell1", None),
+        ("rack3", None, "Host h1 does not reach physical network rack3."),
+        (None, "cell2", "Pool p belongs to cell cell2, and host h1 to another."),
+    ],
+)
+def test_a_port_stays_off_hosts_that_do_not_reach_its_addresses(
+    physical_network: str | None, cell: str | None, says: str | None
+) -> None:
+    assert segments.find_refusal("h1", HOST, a_provider("p", physical_network, cell=cell)) == says
 
 
 SEGMENT = a_source("g", routed=True, physical_network="rack1")

@@ -139,7 +139,10 @@ STRANGER = target_of("-", NetworkOwner("-", shared=False, external=False), "")
 
 
 def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:
-    """Return the documents that the caller sees, with every attribute that is `used` to filter and to order."""
+    """Return the documents that the caller sees, but those that hide an attribute that is `used`.
+
+    used: attributes by which the list is filtered or ordered.
+    """
     access = access_of(request)
     if access is None:
         return documents

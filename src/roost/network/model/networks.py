@@ -163,6 +163,11 @@ class SubnetUse(Struct, frozen=True, kw_only=True):
     service_types: tuple[str, ...] = ()
     cell: str | None = None
 
+    @property
+    def is_pool(self) -> bool:
+        """Return whether it is a flat network's pool: a provider of its own, whose addresses servers claim."""
+        return self.cell is not None
+
 
 class SubnetRequest(SubnetUse, frozen=True, kw_only=True):
     """A subnet as a client asks for it, with its allocation pools, in order."""
@@ -183,7 +188,7 @@ class SubnetKind(SubnetUse, frozen=True, kw_only=True):
     @property
     def provider_uuid(self) -> str:
         """Return the resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
-        return self.id if self.cell is not None else self.segment_id or self.network_id
+        return self.id if self.is_pool else self.segment_id or self.network_id
 
 
 class Subnet(SubnetKind, frozen=True, kw_only=True):
@@ -251,6 +256,11 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
     subnets: tuple[Subnet, ...]
     cell: str | None = None
     holdings: Mapping[str, Holdings] = {}
+
+    @property
+    def is_pool(self) -> bool:
+        """Return whether it is a flat network's pool: see SubnetUse.is_pool."""
+        return self.cell is not None
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def counts(subnet: SubnetKind) -> bool:
 
 def claimed_by_ports(subnet: SubnetKind) -> bool:
     """Return whether ports' own claims count the pools' held addresses. Servers claim those of flat networks."""
-    return counts(subnet) and subnet.cell is None
+    return counts(subnet) and not subnet.is_pool
 
 
 def classes(subnets: Iterable[SubnetKind]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def refuse_network(network: Network) -> None:
 def refuse_subnet(network: Network, subnet: Subnet) -> None:
     """Raise InvalidInput when a subnet of a flat network is no pool of a cell, or another subnet is one."""
     if not network.flat:
-        if subnet.cell is not None:
+        if subnet.is_pool:
             raise InvalidInput(
                 f"roost:cell {subnet.cell}: network {network.id} is not of roost:kind flat: leave it out."
             )

@@ -144,9 +144,9 @@ def decide_bind(
 ) -> seam.Bound | seam.BindRefused | Assignment | None:
     """Return what a bind changes of a port, or why it is refused.
 
-    Bound: nothing, it is bound so. Assignment: the port gets its host and addresses. None: it gets its host only.
-    providers: by UUID, the bind's and that of the port's addresses. For a port that needs_automatic, all of its
-    network's.
+    Bound: nothing, since it is bound so already. Assignment: the port gets its host and addresses. None: it gets its
+    host only. providers: by UUID, the bind's and that of the port's addresses; all of the network's for a port that
+    needs_automatic.
     """
 
     def refused(reason: str, *, changed: bool = False) -> seam.BindRefused:
@@ -177,10 +177,9 @@ def decide_bind(
     provider = providers.get(provider_uuid)
     if provider is None:
         return refused(f"There is no segment, network or pool {provider_uuid}.")
-    if not segments.reaches(host, provider.physical_network):
-        return refused(f"Host {bind.host} does not reach physical network {provider.physical_network}.")
-    if not segments.is_in_cell(host, provider.cell):
-        return refused(f"Pool {provider_uuid} belongs to cell {provider.cell}, and host {bind.host} to another.")
+    unreached = segments.find_refusal(bind.host, host, provider)
+    if unreached is not None:
+        return refused(unreached)
     if has is not None:
         return None
     demands = claimed_demands(port.id, bind.claimed, provider.subnets, bind.fixed_ip)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, ProviderSource
+from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, Provider, ProviderSource
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import SEGMENT_NAME
 
@@ -19,14 +19,14 @@ _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
 
 def provider_name(source: ProviderSource) -> str:
     """Return the name of the resource provider. Source: Neutron's segments plugin."""
-    if source.cell is not None:
+    if source.is_pool:
         return FLAT_NAME.format(source.provider_uuid)
     return (SEGMENT_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
 
 
 def host_aggregate(source: ProviderSource) -> HostAggregateState:
     """Return the host aggregate of a segment or pool, or of a plain network's physical network."""
-    if source.routed or source.cell is not None:
+    if source.routed or source.is_pool:
         return HostAggregateState(segment_aggregate_uuid(source.provider_uuid), provider_name(source))
     return plain_aggregate(source.physical_network)
 
@@ -57,6 +57,15 @@ def reaches(host: Host | None, physical_network: str | None) -> bool:
 def is_in_cell(host: Host | None, cell: str | None) -> bool:
     """Return whether the host is in the cell, and may have addresses of its pools. cell: None for every cell."""
     return cell is None or (host is not None and host.cell == cell)
+
+
+def find_refusal(host_name: str, host: Host | None, provider: Provider) -> str | None:
+    """Return why a port with addresses of the provider cannot be on the host, in one sentence; None if it can."""
+    if not reaches(host, provider.physical_network):
+        return f"Host {host_name} does not reach physical network {provider.physical_network}."
+    if not is_in_cell(host, provider.cell):
+        return f"Pool {provider.id} belongs to cell {provider.cell}, and host {host_name} to another."
+    return None
 
 
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
@@ -95,14 +104,14 @@ def find_gaps(hosts: Sequence[Host], sources: Iterable[ProviderSource]) -> list[
 
 
 def _describe(source: ProviderSource) -> str:
-    kind = "the pool of cell" if source.cell is not None else "segment" if source.routed else "network"
+    kind = "the pool of cell" if source.is_pool else "segment" if source.routed else "network"
     cidrs = [subnet.cidr for subnet in source.subnets]
     more = ["..."] if len(cidrs) > SUBNETS_SHOWN else []
     return f"{kind} {source.cell or source.provider_uuid} ({', '.join([*cidrs[:SUBNETS_SHOWN], *more])})"
 
 
 def _remedy(source: ProviderSource) -> str:
-    if source.cell is not None:
+    if source.is_pool:
         return f"start an agent with --cell {source.cell}"
     if source.physical_network is not None:
         return f"have an agent report physical network {source.physical_network}"

@@ -139,7 +139,7 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
         check_modes(after)
     if after.enable_dhcp and not subnet.enable_dhcp:
         check_dhcp(subnet.cidr)
-    if after.cell is not None and capacity.changes_capacity(subnet, after):
+    if after.is_pool and capacity.changes_capacity(subnet, after):
         raise InvalidInput(f"Subnet {subnet.id} is a pool of a flat network: make another one, or delete it.")
     return after
 

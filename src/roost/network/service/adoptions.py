@@ -86,7 +86,7 @@ async def _claim(
     networks: Networks, adoption: Adoption, plan: AdoptionPlan, sources: Sequence[ProviderSource]
 ) -> str | None:
     """Claim for the server and its ports in one step, which sets the inventories too; return why it cannot, or None."""
-    pools = [source.provider_uuid for source in sources if source.cell is not None]
+    pools = [source.provider_uuid for source in sources if source.is_pool]
     flat, by_port = claims_of(plan, pools)
     consumers = await networks.placement.get_consumers([adoption.server_id, *by_port])
     generations = {uuid: consumer.generation for uuid, consumer in consumers.items()}

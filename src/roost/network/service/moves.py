@@ -61,8 +61,8 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
             provider = providers.get(port.provider_uuid or "") if port else None
             if port is None:
                 answers.append(f"Port {port_id} is gone.")
-            elif provider is not None and not segments.reaches(host, provider.physical_network):
-                answers.append(f"Host {host_name} does not reach physical network {provider.physical_network}.")
+            elif provider is not None and (reason := segments.find_refusal(host_name, host, provider)) is not None:
+                answers.append(reason)
             else:
                 answers.append(None)
                 if port.host != host_name:

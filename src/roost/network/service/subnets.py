@@ -251,7 +251,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         await store.lock_network_ids(tx, [subnet.network_id for subnet in subnets_read], "revision")
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if await address_rows.count_held(tx, [subnet_id]):
-            who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
+            who = "Servers" if subnet.is_pool else "Ports"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await resources.delete(tx, "subnet", [subnet_id])
         await resources.touch(tx, "network", [subnet.network_id])

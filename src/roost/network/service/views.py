@@ -151,10 +151,8 @@ async def list_unreached_ports(
     names = {network.id: network.name or network.id for network in networks_known}
     unreached: dict[str, tuple[seam.UnreachedPort, ...]] = {}
     for port in ports:
-        provider, host = providers.get(port.provider_uuid or ""), hosts.get(hosts_by_server[port.device_id])
-        if provider is None:
-            continue
-        if segments.reaches(host, provider.physical_network) and segments.is_in_cell(host, provider.cell):
+        provider, host_name = providers.get(port.provider_uuid or ""), hosts_by_server[port.device_id]
+        if provider is None or segments.find_refusal(host_name, hosts.get(host_name), provider) is None:
             continue
         kind = "cell" if provider.cell else "segment"
         of_network = f"network {names[port.network_id]}"
