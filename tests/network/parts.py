@@ -50,7 +50,9 @@ def a_port(*addresses: Address, **fields: Any) -> Port:
 def a_provider(
     provider_uuid: str, physical_network: str | None, *subnets: Subnet, cell: str | None = None, name: str = "name"
 ) -> Provider:
-    return Provider(id=provider_uuid, name=name, physical_network=physical_network, cell=cell, subnets=subnets)
+    return Provider(
+        provider_uuid=provider_uuid, name=name, physical_network=physical_network, cell=cell, subnets=subnets
+    )
 
 
 def a_source(provider_uuid: str = "n", *subnets: Subnet, **fields: Any) -> ProviderSource:

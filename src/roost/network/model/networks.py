@@ -232,35 +232,30 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A provider with its name for people, and the physical network or the cell of the hosts that reach it.
-
-    subnets: filled in only where a bind may need an address of them.
-    """
-
-    id: str
-    name: str
-    physical_network: str | None
-    cell: str | None
-    subnets: tuple[SubnetKind, ...] = ()
-
-
-class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    subnets: all of them. cell: that of a pool. holdings: subnet id -> how many addresses ports hold there.
+    name: for people. physical_network, cell: of the hosts that reach it; cell: of pools alone. subnets: filled in only
+    where a bind may need an address of them.
     """
 
     provider_uuid: str
-    routed: bool
+    name: str = ""
+    routed: bool = False
     physical_network: str | None
-    subnets: tuple[Subnet, ...]
     cell: str | None = None
-    holdings: Mapping[str, Holdings] = {}
+    subnets: tuple[SubnetKind, ...] = ()
 
     @property
     def is_pool(self) -> bool:
         """Return whether it is a flat network's pool: see SubnetUse.is_pool."""
         return self.cell is not None
+
+
+class ProviderSource(Provider, frozen=True, kw_only=True):
+    """A provider with all its subnets, and subnet id -> how many addresses ports hold there."""
+
+    subnets: tuple[Subnet, ...]
+    holdings: Mapping[str, Holdings] = {}
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):

@@ -158,7 +158,7 @@ def refuse_surplus(fixed_ips: Sized | None, device_owner: str, *, most: int) -> 
 
 
 def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
-    """Return the state; of a routed network without subnets on no segment that are not for ports of this owner."""
+    """Drop from a routed network's state the subnets that are on no segment and not for ports of this owner."""
     hidden = {s.id for s in state.subnets if s.segment_id is None and not uses.may_use(s, device_owner)}
     if not state.network.segmented or not hidden:
         return state

@@ -64,7 +64,7 @@ def find_refusal(host_name: str, host: Host | None, provider: Provider) -> str |
     if not reaches(host, provider.physical_network):
         return f"Host {host_name} does not reach physical network {provider.physical_network}."
     if not is_in_cell(host, provider.cell):
-        return f"Pool {provider.id} belongs to cell {provider.cell}, and host {host_name} to another."
+        return f"Pool {provider.provider_uuid} belongs to cell {provider.cell}, and host {host_name} to another."
     return None
 
 

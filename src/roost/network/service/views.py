@@ -156,7 +156,7 @@ async def list_unreached_ports(
             continue
         kind = "cell" if provider.cell else "segment"
         of_network = f"network {names[port.network_id]}"
-        place = of_network if provider.id == port.network_id else f"{kind} {provider.name} of {of_network}"
+        place = of_network if provider.provider_uuid == port.network_id else f"{kind} {provider.name} of {of_network}"
         addresses = tuple(item.address for item in port.addresses)
         view = seam.UnreachedPort(id=port.id, addresses=addresses, place=place)
         unreached[port.device_id] = (*unreached.get(port.device_id, ()), view)

@@ -27,6 +27,7 @@ from roost.network.store.addresses import AUTOMATIC, HOLDING, range_columns
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
+from roost.platform.structs import copy_as
 
 LIST_NETWORKS = f"""
 -- network.list_networks
@@ -290,12 +291,17 @@ UNION ALL SELECT id, false, NULL, cell, cell FROM network.subnet WHERE cell IS N
 )"""
 """Every provider that there can be, with its name for people; of a pool, the name is its cell."""
 
-LIST_SOURCES = f"""
--- network.list_sources
-SELECT p.provider_uuid, p.routed, p.physical_network, p.cell FROM {PROVIDERS} AS p
-WHERE ($1::uuid[] IS NULL OR p.provider_uuid = ANY($1))
-    AND EXISTS (SELECT FROM network.subnet s WHERE s.provider_uuid = p.provider_uuid)
+LIST_PROVIDERS = f"""
+-- network.list_providers
+SELECT p.provider_uuid, p.name, p.routed, p.physical_network, p.cell FROM {PROVIDERS} AS p
+WHERE $1::uuid[] IS NULL OR p.provider_uuid = ANY($1)
 """  # noqa: S608 - a constant of this file
+
+
+async def list_providers(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, Provider]:
+    """Return these providers, or all that there can be, by UUID."""
+    return {row["provider_uuid"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
+
 
 LIST_HOLDINGS = f"""
 -- network.list_holdings
@@ -329,30 +335,17 @@ async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = N
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
-    """Return the sources of these providers, or of all. Providers with nothing behind them are left out."""
-    rows = await tx.fetch(LIST_SOURCES, provider_uuids)
+    """Return these providers, or all, that have subnets, with what their capacity follows from."""
+    providers = await list_providers(tx, provider_uuids)
     subnets: dict[str, tuple[Subnet, ...]] = {}
     for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
         subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
     holdings = await list_holdings(tx, provider_uuids)
     return [
-        ProviderSource(
-            **row, subnets=subnets.get(row["provider_uuid"], ()), holdings=holdings.get(row["provider_uuid"], {})
-        )
-        for row in rows
+        copy_as(ProviderSource, provider, subnets=subnets[uuid], holdings=holdings.get(uuid, {}))
+        for uuid, provider in providers.items()
+        if uuid in subnets
     ]
-
-
-LIST_PROVIDERS = f"""
--- network.list_providers
-SELECT p.provider_uuid AS id, p.physical_network, p.name, p.cell FROM {PROVIDERS} AS p
-WHERE p.provider_uuid = ANY($1::uuid[])
-"""  # noqa: S608 - a constant of this file
-
-
-async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
-    """Return the providers that exist, by UUID."""
-    return {row["id"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
 
 
 LIST_PLAIN_NETWORKS = """
