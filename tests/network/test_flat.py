@@ -124,9 +124,9 @@ def test_a_fixed_address_leaves_only_its_pool_and_other_networks_have_none(nic: 
 def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
     nic = Nic(tag="0", network_id="flat", fixed_ip="10.0.0.3")
     server = Server(server_id="server", project_id=PROJECT, nics=(nic,))
-    port = flat.with_pools(flat.planned_port(server, nic, "port"), nic, {"flat": [pool("p", "cell1")]})
+    port = flat.with_pools(port_bindings.planned_port(server, nic, "port"), nic, {"flat": [pool("p", "cell1")]})
     assert (port.pools, port.pinned, port.fixed_ip, port.revision) == (("p",), True, "10.0.0.3", 0)
-    planned = flat.planned_port(server, NIC, "port")
+    planned = port_bindings.planned_port(server, NIC, "port")
     assert planned == seam.Port(
         id="port", tag="0", network_id="flat", project_id=PROJECT, mac_address="", revision=0,
         preserve_on_delete=False, needs_address=True, is_held=False,

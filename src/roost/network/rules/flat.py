@@ -92,21 +92,6 @@ def pools_of(nic: seam.Nic, pools: Pools) -> Sequence[Subnet] | None:
     return [pool for pool in network_pools if holds(pool.pools, address)]
 
 
-def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.Port:
-    """Return the port that a NIC gets once the server's host is known: on a flat network, or made by the agent."""
-    return seam.Port(
-        id=port_id,
-        tag=nic.tag,
-        network_id=nic.network_id or "",
-        project_id=server.project_id,
-        mac_address="",
-        revision=0,
-        preserve_on_delete=False,
-        needs_address=True,
-        is_held=False,
-    )
-
-
 def with_pools(port: seam.Port, nic: seam.Nic, pools: Pools) -> seam.Port:
     """Return the port of a NIC, with its pools on a flat network, where an address that the NIC names pins it."""
     own = pools_of(nic, pools)

@@ -139,6 +139,21 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
     )
 
 
+def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.Port:
+    """Return the port that a NIC gets once the server's host is known: on a flat network, or made by the agent."""
+    return seam.Port(
+        id=port_id,
+        tag=nic.tag,
+        network_id=nic.network_id or "",
+        project_id=server.project_id,
+        mac_address="",
+        revision=0,
+        preserve_on_delete=False,
+        needs_address=True,
+        is_held=False,
+    )
+
+
 def decide_bind(
     bind: seam.PortBind, port: Port | None, host: Host | None, providers: Mapping[str, Provider]
 ) -> seam.Bound | seam.BindRefused | Assignment | None:

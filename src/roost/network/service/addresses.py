@@ -236,7 +236,7 @@ async def add_pools(tx: Connection, new: Sequence[Subnet]) -> None:
 async def set_pools(tx: Connection, subnet: Subnet) -> Ranges:
     """Write the pools of a locked subnet, and what follows from them. Return what is free of them."""
     await network_rows.set_pools(tx, subnet)
-    await network_rows.mark_anew(tx, [subnet.id])
+    await store.mark_anew(tx, [subnet.id])
     return await set_free(tx, subnet.id, subnet.pools)
 
 
@@ -254,5 +254,5 @@ async def mark_anew(tx: Connection, subnet_ids: Collection[str]) -> None:
     The subnets' providers become due for publication.
     """
     locked = await store.lock_subnets(tx, subnet_ids)
-    await network_rows.mark_anew(tx, list(locked))
+    await store.mark_anew(tx, list(locked))
     await publication_rows.want(tx, sorted({subnet.provider_uuid for subnet in locked.values()}))

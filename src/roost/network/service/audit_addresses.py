@@ -10,7 +10,6 @@ from roost.network.service import Networks, addresses, capacity, releases
 from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
 from roost.network.store import claims, ports
-from roost.network.store import networks as network_rows
 from roost.platform.audit import Check, Finding, keys_of, stored_pages
 from roost.platform.database import Connection
 
@@ -69,7 +68,7 @@ STRAYS = Check(
 async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
     """Yield each subnet with an address whose mark, in a pool or claimed, is wrong."""
     async with networks.database.transaction(snapshot=True) as tx:
-        mismarked = await network_rows.list_mismarked(tx)
+        mismarked = await address_rows.list_mismarked(tx)
     for subnet_id in sorted({item.subnet_id for item in mismarked}):
         yield [subnet_id]
 
@@ -77,7 +76,7 @@ async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
 async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings:
     subnets = await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
-    for item in await network_rows.list_mismarked(tx, subnet_ids):
+    for item in await address_rows.list_mismarked(tx, subnet_ids):
         drift = rules.judge_marks(
             item.address,
             marks=(item.in_pool, item.claimed),

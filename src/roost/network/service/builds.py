@@ -12,8 +12,8 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Provider, Subnet
 from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, port_bindings, requests
-from roost.network.rules.flat import Pools, planned_port, refuse_nics, with_pools
-from roost.network.rules.port_bindings import Assignment, Reservation, find_plugged
+from roost.network.rules.flat import Pools, refuse_nics, with_pools
+from roost.network.rules.port_bindings import Assignment, Reservation
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, availability, notices, quotas, releases
 from roost.network.service.claims import Intents
@@ -275,7 +275,7 @@ async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pool
     reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in noticed.items() if port_id}
     servers_by_port = {nic.port_id: server.server_id for server in servers for nic in server.nics if nic.port_id}
     nics_left = await guest_rows.list_plugged(tx, list(servers_by_port)) if servers_by_port else []
-    plugged = find_plugged(nics_left, servers_by_port)
+    plugged = port_bindings.find_plugged(nics_left, servers_by_port)
     return reasons | {servers_by_port[port_id]: reason for port_id, reason in plugged.items()}
 
 
@@ -295,7 +295,7 @@ def _ensured(
     views = (
         view_port(ports_locked[port_id], server, pools)
         if port_id in ports_locked
-        else with_pools(planned_port(server, nic, port_id), nic, pools)
+        else with_pools(port_bindings.planned_port(server, nic, port_id), nic, pools)
         for nic, port_id in nics
     )
     return seam.EnsuredPorts(server.server_id, tuple(views))

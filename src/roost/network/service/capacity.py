@@ -16,6 +16,7 @@ from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import capacity, segments
 from roost.network.rules.capacity import claim_of
 from roost.network.service import Networks
+from roost.network.store import addresses as address_rows
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.network.store import publications
@@ -203,7 +204,7 @@ async def _follow_subnet(networks: Networks, provider_uuid: str) -> bool:
         if len(subnets) != 1 or bool(segments_read) == (subnets[0].segment_id is not None):
             return False
         (source,) = await store.list_sources(tx, [subnets[0].provider_uuid])
-        port_ids = await store.list_subnet_ports(tx, [subnets[0].id])
+        port_ids = await address_rows.list_subnet_ports(tx, [subnets[0].id])
         moving = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
     if not moving:
         return False

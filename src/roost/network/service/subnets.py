@@ -175,7 +175,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
             if counts(after):
                 gained = addressing.subtract(free, before.pools) if counts(before) else free
                 coming = {after.provider_uuid: {uses.class_of(after.ip_version): addressing.count(gained)}}
-        moving = before.provider_uuid != after.provider_uuid and await store.list_subnet_ports(tx, [subnet_id])
+        moving = before.provider_uuid != after.provider_uuid and await address_rows.list_subnet_ports(tx, [subnet_id])
         ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(moving))) if moving else []
         providers = sorted({before.provider_uuid, after.provider_uuid})
         return Taken(provider_uuids=providers, coming=coming, moving=ports)
@@ -275,9 +275,9 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
         await store.lock_network_ids(tx, [subnet_read.network_id], "revision")
-        ports_locked = await port_rows.lock_ports(tx, await store.list_subnet_ports(tx, [subnet_id]))
+        ports_locked = await port_rows.lock_ports(tx, await address_rows.list_subnet_ports(tx, [subnet_id]))
         subnet = await _lock_subnet(tx, subnet_id, revision)
-        if not ports_locked.keys() >= set(await store.list_subnet_ports(tx, [subnet_id])):
+        if not ports_locked.keys() >= set(await address_rows.list_subnet_ports(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
         await resources.delete(tx, "subnet", [subnet.id])
         servers = await _drop_addresses(tx, subnet, ports_locked.values())

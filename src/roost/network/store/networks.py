@@ -6,7 +6,6 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from roost.network.model.networks import (
@@ -23,7 +22,7 @@ from roost.network.model.networks import (
 )
 from roost.network.rules import addressing
 from roost.network.store import lists, resources
-from roost.network.store.addresses import AUTOMATIC, HOLDING, range_columns
+from roost.network.store.addresses import HOLDING, range_columns
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
 from roost.platform.rows import columns_of, encode, read_row
@@ -204,68 +203,6 @@ async def set_pools(tx: Connection, subnet: Subnet) -> None:
     """Write the pools of a locked subnet, in place of those that it had."""
     await tx.execute(DELETE_POOLS, subnet.id)
     await insert_pools(tx, [subnet])
-
-
-# Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
-# counts those, those of a flat network, or those that are held for a guest.
-MISMARKED = f"""
-SELECT m.subnet_id, m.address, m.in_pool, m.claimed, w.in_pool AS in_pool_wanted, w.claimed AS claimed_wanted
-FROM network.address m JOIN network.subnet s ON s.id = m.subnet_id
-CROSS JOIN LATERAL (SELECT
-    {AUTOMATIC} AS follows,
-    EXISTS (SELECT FROM network.pool o
-        WHERE o.subnet_id = s.id AND m.address BETWEEN o.first_address AND o.last_address) AS pooled) l
-CROSS JOIN LATERAL (SELECT l.pooled AND (m.in_pool OR NOT l.follows) AS in_pool,
-    m.claimed AND NOT l.follows AND s.cell IS NULL
-        AND m.port_id NOT IN (SELECT p.id FROM network.port p WHERE {HOLDING}) AS claimed) w
-WHERE ($1::uuid[] IS NULL OR m.subnet_id = ANY($1)) AND (m.in_pool, m.claimed) <> (w.in_pool, w.claimed)
-ORDER BY m.subnet_id, m.address
-"""  # noqa: S608 - a constant of addresses.py
-
-MARK_ANEW = f"""
--- network.mark_anew
-UPDATE network.address a SET in_pool = w.in_pool_wanted, claimed = w.claimed_wanted
-FROM ({MISMARKED} FOR NO KEY UPDATE OF m) w
-WHERE a.subnet_id = w.subnet_id AND a.address = w.address
-"""  # noqa: S608 - a constant of this file
-
-
-async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
-    """Set the marks of addresses of locked subnets: `in_pool` by the pools; `claimed` ends where no port may claim."""
-    await tx.execute(MARK_ANEW, subnet_ids)
-
-
-class Mismarked(Struct, frozen=True):
-    """An address that is not marked as it should be."""
-
-    subnet_id: str
-    address: str
-    in_pool: bool
-    claimed: bool
-    in_pool_wanted: bool
-    claimed_wanted: bool
-
-
-LIST_MISMARKED = "-- network.list_mismarked" + MISMARKED
-
-
-async def list_mismarked(tx: Connection, subnet_ids: Sequence[str] | None = None) -> list[Mismarked]:
-    """Return the addresses of these subnets, or of all, that are not marked as they should be.
-
-    Reads every address of them.
-    """
-    return [Mismarked(**row) for row in await tx.fetch(LIST_MISMARKED, subnet_ids)]
-
-
-LIST_SUBNET_PORTS = """
--- network.list_subnet_ports
-SELECT DISTINCT port_id FROM network.address WHERE subnet_id = ANY($1::uuid[]) ORDER BY port_id
-"""
-
-
-async def list_subnet_ports(tx: Connection, subnet_ids: Sequence[str]) -> list[str]:
-    """Return the ports that hold addresses in the subnets."""
-    return [row["port_id"] for row in await tx.fetch(LIST_SUBNET_PORTS, subnet_ids)]
 
 
 FIND_GATEWAY_PORT = """
