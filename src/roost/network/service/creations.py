@@ -22,10 +22,8 @@ from roost.network.service import Networks, addresses, claims, notices, quotas, 
 from roost.network.service.claims import Intents, Want
 from roost.network.service.notices import telling
 from roost.network.store import addresses as address_rows
-from roost.network.store import claims as claim_rows
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.network.store import resources
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
@@ -71,22 +69,12 @@ async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncI
         try:
             async with networks.database.transaction() as tx:
                 ports_locked = await port_rows.lock_ports(tx, sorted(making.draft.id for making in makings))
-                servers = await remove(networks, tx, list(ports_locked.values())) if ports_locked else []
+                servers = await releases.remove_ports(networks, tx, list(ports_locked.values())) if ports_locked else []
             await notices.tell_now(networks, servers)
             await releases.work_off_now(networks, list(ports_locked))
         except RoostError as error:
             log.warning("deleting the ports of a failed request failed", reason=str(error))
         raise
-
-
-async def remove(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
-    """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
-    ids = [port.id for port in ports_locked]
-    async with telling(networks, tx, ids):
-        await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
-        await resources.delete(tx, "port", ids)
-    await claim_rows.insert_releases(tx, ids)
-    return await notices.note(tx, ports_locked, deleted=True)
 
 
 def _going(makings: Sequence[_Making]) -> list[_Making]:

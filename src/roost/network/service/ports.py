@@ -134,7 +134,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     async with networks.database.transaction() as tx:
         port = await lock_shown(tx, port_id, revision)
         await leaving.leave(networks, tx, port, None)
-        servers = await creations.remove(networks, tx, [port])
+        servers = await releases.remove_ports(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])

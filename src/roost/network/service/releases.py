@@ -12,10 +12,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from roost.network.errors import PortChanged
+from roost.network.model.ports import Port
 from roost.network.rules.capacity import claim_of
-from roost.network.service import Networks, capacity
-from roost.network.store import claims, ports, publications
+from roost.network.service import Networks, addresses, capacity, notices
+from roost.network.service.notices import telling
+from roost.network.store import claims, ports, publications, resources
 from roost.platform.crash import crash_point
+from roost.platform.database import Connection
 from roost.platform.repeat import at_once
 from roost.platform.retries import retried
 from roost.seams.placement import Allocations, ClaimGroup, ConsumerState, Refused, covers_allocations, same_allocations
@@ -54,6 +57,16 @@ def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
             raise
 
     return attempt
+
+
+async def remove_ports(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
+    """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
+    ids = [port.id for port in ports_locked]
+    async with telling(networks, tx, ids):
+        await addresses.take_back(tx, [item for port in ports_locked for item in port.addresses])
+        await resources.delete(tx, "port", ids)
+    await claims.insert_releases(tx, ids)
+    return await notices.note(tx, ports_locked, deleted=True)
 
 
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
