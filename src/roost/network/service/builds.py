@@ -269,7 +269,8 @@ async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pool
     if pools:
         pairs = [(nic.network_id or "", nic.fixed_ip) for server in servers for nic in server.nics]
         named = [(network_id, ip) for network_id, ip in pairs if network_id in pools and ip]
-        taken = await address_rows.list_holders(tx, named)
+        places = [place for found_at in (await guest_rows.list_places(tx, named)).values() for place in found_at]
+        taken = {(place.network_id, place.address): place.server_id for place in places if place.port_id is not None}
         reasons = {s.server_id: reason for s in servers if (reason := refuse_nics(s, pools, taken))}
     noticed = await notice_rows.list_noticed(tx, [server.server_id for server in servers])  # R18
     reasons |= {server_id: seam.LOST_PORT.format(port_id) for server_id, port_id in noticed.items() if port_id}

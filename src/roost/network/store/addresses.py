@@ -376,21 +376,6 @@ async def list_of_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str
     return addresses
 
 
-LIST_HOLDERS = """
--- network.list_flat_holders
-SELECT p.network_id, a.address, coalesce(nullif(p.device_id, ''), p.made_for::text, '') AS server_id
-FROM unnest($1::uuid[], $2::inet[]) AS w (network_id, address)
-JOIN network.address a ON a.address = w.address
-JOIN network.port p ON p.id = a.port_id AND p.network_id = w.network_id
-"""
-
-
-async def list_holders(tx: Connection, named: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return (network id, address) -> the server that has it; addresses that no port has are left out."""
-    rows = await tx.fetch(LIST_HOLDERS, *columns_of(named, 2))
-    return {(row["network_id"], row["address"]): row["server_id"] for row in rows}
-
-
 def range_columns(ranges: Sequence[tuple[str, AddressRange]]) -> list[list[str]]:
     """Return the columns of subnets, first and last addresses."""
     return columns_of([(name, addressing.show(item.first), addressing.show(item.last)) for name, item in ranges], 3)
