@@ -29,7 +29,7 @@ class SegmentBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SegmentUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """PUT segments/{id}: what is left out stays, a null empties."""
+    """PUT segments/{id}: what is left out stays; null stands for no name, and for an empty description."""
 
     name: Text | UnsetType | None = UNSET
     description: Text | UnsetType | None = UNSET

@@ -88,7 +88,7 @@ def plan_addresses(
     device_owner: str,
     fixed_ips: Sequence[FixedIpRequest] | None,
 ) -> AddressPlan:
-    """Return which addresses a port is to get that is new, is bound for the first time, or has others named for it.
+    """Return which addresses a port is to get. It is new, or bound for the first time, or gets other fixed_ips.
 
     fixed_ips: without those that it has already; None when the client names nothing. The port then gets one IPv4 and
     one IPv6 address, if there are such subnets, and its EUI-64 addresses.
