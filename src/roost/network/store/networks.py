@@ -262,7 +262,7 @@ GROUP BY s.provider_uuid, a.subnet_id
 async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
     """Return provider UUID -> subnet id -> holdings.
 
-    Left out are subnets whose capacity is their pools: of which ports claim all that they hold, and nothing outside.
+    Left out are subnets whose capacity is their pools alone: what ports hold inside is claimed, and nothing outside is.
     """
     holdings: dict[str, dict[str, Holdings]] = {}
     for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
