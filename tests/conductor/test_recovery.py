@@ -19,9 +19,19 @@ from roost.compute.service.work import list_launches
 from roost.compute.store.guests import PENDING_HOSTS
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
-from roost.seams.agent import SERVICE_VERSION, AgentIdentity, GuestReport, GuestsBody, ListedGuest, Polled, Refusal
+from roost.seams.agent import (
+    SERVICE_VERSION,
+    AgentIdentity,
+    GuestNic,
+    GuestReport,
+    GuestsBody,
+    ListedGuest,
+    Polled,
+    Refusal,
+)
 
 HOSTS = ("h1", "h2")
+ANOTHER = "4d6e2f10-0000-4000-8000-000000000001"
 NEW = replace(AGENT, service_version=SERVICE_VERSION)
 
 
@@ -187,6 +197,31 @@ async def test_a_server_of_which_a_host_has_an_unknown_guest_is_made_nowhere(wor
     assert (await poll(world, NEW)).orders == ()
     assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on == order.host
     await list_guests(world, NEW)
+    assert (await poll(world, NEW)).orders == (order,)
+    assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on is None
+
+
+@pytest.mark.parametrize("is_network_known", [True, False])
+async def test_a_guest_is_not_up_where_one_that_nobody_knows_has_an_address_of_its_server(
+    world: World, network: Any, *, is_network_known: bool
+) -> None:
+    """The records went back: its server had lost the address, and another one's guest has it."""
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (order,) = (await poll(world, NEW)).orders
+    (port,) = order.ports
+    (other_host,) = set(HOSTS) - {order.host}
+
+    async def list_another(addresses: tuple[str, ...]) -> None:
+        network_id = port.network_id if is_network_known else None
+        nic = GuestNic(port_id=None, mac_address="52:54:00:00:00:01", addresses=addresses, network_id=network_id)
+        guest = ListedGuest(server_id=ANOTHER, host=other_host, attempt=9, state="running", nics=(nic,))
+        await list_guests(world, NEW, guest)
+
+    await list_another(port.addresses)
+    assert (await poll(world, NEW)).orders == ()
+    assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on == other_host
+    await list_another(("10.254.0.1",))
     assert (await poll(world, NEW)).orders == (order,)
     assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on is None
 

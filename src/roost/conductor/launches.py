@@ -65,7 +65,10 @@ def judge_launch(launch: Launch | None, *, failures: int, settings: ConductorSet
     reason = f"did not begin to launch the server within {settings.begin_timeout_s:g} s"
     how = "though its agent asks for orders" if heard else "and was not heard of meanwhile"
     if launch is not None and launch.unknown_on is not None:
-        how = f"since host {launch.unknown_on} has a guest of it that the records do not know: roost-manage guests list"
+        how = (
+            f"since host {launch.unknown_on} has a guest of it, or with an address of it, that the records do not "
+            "know: roost-manage guests list"
+        )
     unbegun = heard and launch is not None and launch.unknown_on is None
     return Judgement(Verdict.ANOTHER_HOST, counts=True, reason=f"{reason}, {how}", unbegun=unbegun)
 

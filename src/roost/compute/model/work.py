@@ -256,7 +256,8 @@ class Marks(Struct, frozen=True):
 class Launch(Struct, frozen=True, kw_only=True):
     """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of.
 
-    unknown_on: a host with a guest of the server that the records do not know, for which nobody makes another.
+    unknown_on: a host with a guest of the server, or with one of its addresses, that the records do not know: until it
+    is adopted or gone nobody makes another.
     """
 
     asked_s: float

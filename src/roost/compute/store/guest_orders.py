@@ -12,7 +12,7 @@ from roost.compute.rules.guest_disks import find_disk_kept
 from roost.compute.rules.servers import make_hostname
 from roost.compute.store.guests import ORDER_OPEN
 from roost.compute.store.recovery import FOLLOWS
-from roost.compute.store.unknown_guests import UNKNOWN_ELSEWHERE
+from roost.compute.store.unknown_guests import HAS_ADDRESS, UNKNOWN_ELSEWHERE
 from roost.platform.database import Connection
 from roost.seams.agent import GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
@@ -49,6 +49,7 @@ WHERE {ORDER_OPEN}
     SELECT FROM compute.guest f
     WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $1)))
   AND (g.desired = 'absent' OR NOT EXISTS (SELECT {UNKNOWN_ELSEWHERE} AND unknown.server_id = g.server_id))
+  AND (g.desired NOT IN ('running', 'paused') OR NOT EXISTS (SELECT {UNKNOWN_ELSEWHERE} AND {HAS_ADDRESS}))
   AND {FOLLOWS}
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $7::boolean[]))

@@ -11,6 +11,11 @@ from roost.seams.agent import GuestAttempt
 UNKNOWN_ELSEWHERE = """FROM compute.unknown_guest unknown JOIN compute.host holder ON holder.name = unknown.host
     WHERE NOT holder.forced_down"""
 """Unknown guests whose servers are made nowhere; on a host that is forced down an operator vouches that none runs."""
+HAS_ADDRESS = """EXISTS (
+        SELECT FROM jsonb_array_elements(s.network_info) AS port, jsonb_array_elements(unknown.listed -> 'nics') AS nic
+        WHERE coalesce(nic ->> 'network_id', port ->> 'network_id') = port ->> 'network_id'
+            AND nic -> 'addresses' ?| ARRAY(SELECT jsonb_array_elements_text(port -> 'addresses')))"""
+"""On rows `unknown` and `s` of compute.server: the unknown guest has an address of the server."""
 
 # In one statement, so that a list that changes nothing, as nearly all do, costs one. A guest that is ordered to go
 # holds its addresses until its host says that it is gone.
