@@ -58,6 +58,12 @@ Check = Annotated[
 ]
 
 
+QEMU_DEFAULTS = {
+    "bridge": None, "accel": "auto", "cpu": None, "migrate_listen": None, "account": "roost-qemu",
+    "reserve_cpus": 0, "reserve_memory": 0, "reserve_disk": 0, "disks": None,
+}  # fmt: skip
+
+
 def read_bridges(words: list[str] | None) -> dict[str, str]:
     """Return physical network -> bridge. Raises BadRequest."""
     bridges: dict[str, str] = {}
