@@ -213,7 +213,7 @@ async def make_driver(asked: HostAsked, *, host: str, state: Path) -> QemuDriver
     """
     findings, accel = await check_host(asked, state)
     if findings.lacks:
-        raise ProgramFailed(" ".join(findings.lacks))
+        raise ProgramFailed("\n".join(findings.lacks))
     account = find_account(asked.account)
     assert account is not None  # else it lacks
     alias = find_versioned(await run_program(PROGRAM, "-machine", "help"))
