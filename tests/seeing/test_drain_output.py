@@ -6,7 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from roost.cli.asking.drain_commands import read_deadline
+from roost.cli.asking.cloud_client import CloudRefused
+from roost.cli.asking.drain_commands import Work, read_deadline
 from roost.cli.asking.drains import DrainState, end_lines, plan_lines, progress_line, staying_lines
 from roost.cli.main import app
 from roost.seeing.model import DrainPlan, ServerStaying
@@ -54,9 +55,9 @@ def test_progress_is_one_line(changes: dict[str, Any], line: str) -> None:
 
 def test_the_end_says_who_stays_and_why() -> None:
     over = state(state="done", gone=5, moving=0)
-    assert end_lines(over) == ["Drain 7 of 2 hosts is done: 5 of 5 servers gone, all servers have left."]
+    assert end_lines(over) == ["Drain 7, of 2 hosts, is done: 5 of 5 servers gone, all servers have left."]
     first, second = end_lines(state(kind="recover", state="cancelled", hosts=("h1",), gone=4, staying=(STAYS,)))
-    assert first == "Recovery 7 of 1 host was cancelled: 4 of 5 servers gone, 1 server is left."
+    assert first == "Recovery 7, of 1 host, was cancelled: 4 of 5 servers gone, 1 server is left."
     assert second == "  h1 web (id-1): it is suspended"
     assert over.is_over
 
@@ -93,3 +94,17 @@ def test_wrong_usage_is_refused_before_anybody_is_asked(words: list[str], said: 
     done = CliRunner().invoke(app, [*words, "--api", "http://127.0.0.1:9"])
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(404, False), (0, True), (503, True)])
+async def test_only_a_drain_that_there_is_goes_on(
+    status: int, goes_on: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Refusing:
+        async def call(self, *_: object) -> None:
+            raise CloudRefused("Drain 77 could not be found", status=status)
+
+    work = Work("drain", {}, watch=77, cancel=False, waits=True, as_json=False)
+    with pytest.raises(CloudRefused):
+        await work.run(Refusing())  # type: ignore[arg-type]
+    assert ("`roost drain --watch 77` shows it" in capsys.readouterr().err) == goes_on

@@ -241,7 +241,8 @@ def test_refusals_name_hosts_and_the_drain_that_has_them() -> None:
     assert refusal is not None
     assert refusal.startswith("host h2 is being drained by drain 7")
     assert rules.missing_sentence({"h9", "h8"}) == "Compute host h8, h9 could not be found."
-    assert "host h1 is up" in rules.up_sentence(["h1"])
+    assert "host h1 is up: its agent was heard of" in rules.up_sentence(["h1"])
+    assert "hosts h1, h2 are up: their agents were heard of" in rules.up_sentence(["h2", "h1"])
 
 
 def test_what_becomes_of_a_drain_is_an_event_of_each_of_its_hosts() -> None:

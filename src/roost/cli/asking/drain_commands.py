@@ -11,6 +11,8 @@ from roost.cli.printing import print_answer, print_note
 from roost.cli.serving.option_checks import misused
 from roost.cli.serving.tls_options import ClientCert, ClientKey
 
+NOT_FOUND = 404
+
 if TYPE_CHECKING:
     from roost.cli.asking.cloud_client import CloudClient
     from roost.cli.asking.drains import DrainState
@@ -63,7 +65,7 @@ def drain(
     """
     _check_hosts(hosts, segment, watch)
     body = _body(hosts, segment, parallel, deadline, dry_run=dry_run)
-    work = _Work("drain", body, watch=watch, cancel=cancel, waits=not no_wait, as_json=as_json)
+    work = Work("drain", body, watch=watch, cancel=cancel, waits=not no_wait, as_json=as_json)
     _end(ask(work.run, api, token, ca_file, cert, key))
 
 
@@ -94,7 +96,7 @@ def recover(
     if not (hosts_are_dead or dry_run or cancel):
         misused("--hosts-are-dead: expected, as a server that still runs there would run twice")
     body = _body(hosts, segment, parallel, deadline, dry_run=dry_run) | {"readdress": readdress}
-    work = _Work("recover", body, watch=None, cancel=cancel, waits=not no_wait, as_json=as_json)
+    work = Work("recover", body, watch=None, cancel=cancel, waits=not no_wait, as_json=as_json)
     _end(ask(work.run, api, token, ca_file, cert, key))
 
 
@@ -125,7 +127,7 @@ def _body(
     }
 
 
-class _Work:
+class Work:
     """What one command does with the API, and prints meanwhile; for programs it prints the last answer alone."""
 
     def __init__(
@@ -163,6 +165,7 @@ class _Work:
 
     async def _watch(self, client: "CloudClient", drain_id: int) -> "tuple[DrainState, int]":
         from roost.cli.asking import drains
+        from roost.cli.asking.cloud_client import CloudRefused
 
         def tell(state: "DrainState") -> None:
             line = drains.progress_line(state)
@@ -172,8 +175,9 @@ class _Work:
 
         try:
             document = await drains.watch(client, drain_id, tell)
-        except BaseException:
-            print_note(f"It goes on: `roost drain --watch {drain_id}` shows it.")
+        except BaseException as error:
+            if not (isinstance(error, CloudRefused) and error.status == NOT_FOUND):
+                print_note(f"It goes on: `roost drain --watch {drain_id}` shows it.")
             raise
         drain = msgspec.convert(document["drain"], drains.DrainState)
         print_answer(msgspec.json.encode(document).decode() if self.as_json else "\n".join(drains.end_lines(drain)))

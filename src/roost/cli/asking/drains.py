@@ -116,7 +116,7 @@ def end_lines(drain: DrainState) -> list[str]:
     hosts = many(len(drain.hosts), "host")
     gone = f"{drain.gone:,} of {many(drain.servers, 'server')} gone"
     noun = "Recovery" if drain.kind == "recover" else "Drain"
-    return [f"{noun} {drain.id} of {hosts} {end}: {gone}, {staying}.", *staying_lines(drain.staying)]
+    return [f"{noun} {drain.id}, of {hosts}, {end}: {gone}, {staying}.", *staying_lines(drain.staying)]
 
 
 def staying_lines(staying: Sequence[ServerStaying]) -> list[str]:

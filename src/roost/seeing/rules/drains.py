@@ -231,9 +231,10 @@ def missing_sentence(names: Collection[str]) -> str:
 def up_sentence(names: Collection[str]) -> str:
     """Return the refusal to recover hosts that are up."""
     shown = ", ".join(sorted(names))
+    hosts_are = f"host {shown} is up: its agent was" if len(names) == 1 else f"hosts {shown} are up: their agents were"
     return (
-        f"host {shown} is up: its agent was heard of, and a host that is up is drained. "
-        "One that died just now is down once it has been silent for `host_down_after_s`"
+        f"{hosts_are} heard of. What is up is drained, not recovered. "
+        "A host that died just now is down once it has been silent for `host_down_after_s`"
     )
 
 
