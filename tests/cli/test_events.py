@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from roost.cli.asking.commands import KINDS
-from roost.cli.asking.event_output import event_text
-from roost.cli.asking.events import EventLine, read_since
+from roost.cli.asking.event_output import event_text, no_event_text
+from roost.cli.asking.events import EventLine, EventQuery, read_since
 from roost.platform.errors import BadRequest
 from roost.platform.events import SENTENCES
 
@@ -68,3 +68,19 @@ def test_an_event_is_a_line(event: EventLine, text: str) -> None:
 
 def test_the_help_names_the_kinds_that_there_are() -> None:
     assert set(KINDS) == set(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (EventQuery(limit=100), "There is no event."),
+        (EventQuery(kind="loss", limit=100), "There is no such event."),
+        (EventQuery(server="8ac24bcc-7d72-41c2-8421-8a49032503b8"), "There is no such event."),
+        (
+            EventQuery(server="web-1", limit=100),
+            "There is no such event: --server takes an id, which `roost servers` shows.",
+        ),
+    ],
+)
+def test_no_event_is_said(query: EventQuery, said: str) -> None:
+    assert no_event_text(query) == said

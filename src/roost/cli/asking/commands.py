@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from roost.cli import endings
+from roost.cli.printing import print_note
 from roost.cli.serving.tls_options import ClientCert, ClientKey, check_pair, path_text
 from roost.platform.errors import BadRequest
 
@@ -98,7 +99,7 @@ def events(
 
     Example: `roost events --since 2h --kind refusal`
     """
-    from roost.cli.asking.event_output import event_json, events_json, print_events
+    from roost.cli.asking.event_output import event_json, events_json, no_event_text, print_events
     from roost.cli.asking.events import EventLine, EventQuery, follow_events, read_events, read_since
     from roost.cli.tables import table_console
 
@@ -110,6 +111,8 @@ def events(
     if not follow:
         events_read = ask(partial(read_events, query=query), api, token, ca_file, cert, key)
         _show(events_read, events_json if as_json else None, print_events)
+        if not events_read and not as_json:
+            print_note(no_event_text(query))
         return
 
     def show(events_new: Sequence[EventLine]) -> None:

@@ -1,14 +1,16 @@
 """How `roost events` shows events: a line each, which can be cut and searched, or JSON."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from roost.cli.asking.events import EventLine
+from roost.cli.asking.events import EventLine, EventQuery
 from roost.cli.asking.status_output import printable
 
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 KIND_WIDTH, SUBJECT_WIDTH = 8, 24
 
 
@@ -16,6 +18,14 @@ def print_events(console: Console, events: Sequence[EventLine]) -> None:
     """Print a line for each event, the latest last; their times are UTC."""
     for event in events:
         console.print(Text(event_text(event)), soft_wrap=True)
+
+
+def no_event_text(query: EventQuery) -> str:
+    """Return what is said where no event is like that."""
+    if query == EventQuery(limit=query.limit):
+        return "There is no event."
+    is_name = query.server is not None and not UUID.fullmatch(query.server)
+    return "There is no such event" + (": --server takes an id, which `roost servers` shows." if is_name else ".")
 
 
 def event_text(event: EventLine) -> str:
