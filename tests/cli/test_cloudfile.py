@@ -34,7 +34,7 @@ def test_a_flat_network_has_a_pool_for_each_cell_and_hosts_are_in_one() -> None:
     assert [subnet.cell for subnet in cloud.networks[0].subnets] == ["cell1", "cell2", "cell2"]
     assert [hosts.cell for hosts in cloud.hosts] == ["cell1", "cell2"]
     _, warnings = parse_cloud(CELLS.replace("cell: cell1", "cell: cell9"), name="cloud.yaml")
-    assert "networks[0].subnets[0].cell: no host is in 'cell9'" in warnings[0]
+    assert "networks[0].subnets[0].cell: no host of this file is in 'cell9'" in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_segment_that_no_host_reaches_is_a_warning() -> None:
     _, warnings = parse_cloud(TEXT.replace("physical_networks: [rack2]", "physical_networks: []"), name="cloud.yaml")
     assert warnings == [
         "cloud.yaml:14: networks[0].segments[1].physical_network: "
-        "no host reaches 'rack2', so no server can be on this segment"
+        "no host of this file reaches 'rack2'; without one, no server can be here"
     ]
 
 

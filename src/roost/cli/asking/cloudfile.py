@@ -405,14 +405,14 @@ def _warnings(cloud: Cloud) -> Iterator[Problem]:
     for index, network in enumerate(cloud.networks):
         for number, subnet in enumerate(network.subnets):
             if subnet.cell is not None and subnet.cell not in cells:
-                text = f"no host is in {subnet.cell!r}, so no server gets an address of this pool"
+                text = f"no host of this file is in {subnet.cell!r}; without one, no server has an address of this pool"
                 yield Problem(("networks", index, "subnets", number, "cell"), text)
         if network.physical_network and network.physical_network not in reached:
-            text = f"no host reaches {network.physical_network!r}, so no server can be on this network"
+            text = f"no host of this file reaches {network.physical_network!r}; without one, no server can be here"
             yield Problem(("networks", index, "physical_network"), text)
         for number, segment in enumerate(network.segments):
             if segment.physical_network not in reached:
-                text = f"no host reaches {segment.physical_network!r}, so no server can be on this segment"
+                text = f"no host of this file reaches {segment.physical_network!r}; without one, no server can be here"
                 yield Problem(("networks", index, "segments", number, "physical_network"), text)
 
 
