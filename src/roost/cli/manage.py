@@ -26,6 +26,7 @@ from roost.cli.managing.manage_options import (
     DifferencesAsJson,
     DryRun,
     PgBin,
+    confirm,
     run_manage,
     run_with_status,
 )
@@ -234,8 +235,8 @@ def _destroy_guest(
 
     target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
-    if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
-        raise typer.Exit(1)
+    if not yes:
+        confirm(f"Destroy the guest of server {server} on host {host}?")
     raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
 
 

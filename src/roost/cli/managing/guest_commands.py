@@ -8,7 +8,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
+from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, confirm, run_manage
 from roost.cli.tables import table_console
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -86,8 +86,8 @@ def _destroy_guest(
     target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     where = f" on host {host}" if host else ""
-    if not yes and not typer.confirm(f"Destroy the guest of server {server}{where}?"):
-        raise typer.Exit(1)
+    if not yes:
+        confirm(f"Destroy the guest of server {server}{where}?")
     raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
 
 

@@ -1,5 +1,6 @@
 """The options that commands of `roost-manage` share, and how they run."""
 
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -8,8 +9,13 @@ import typer
 
 from roost.cli import endings
 from roost.cli.endings import BAD_INPUT, FAILED, Result
-from roost.platform.errors import BadRequest
+from roost.platform.errors import BadRequest, RoostError
 from roost.platform.logs import configure_logging
+
+
+class NobodyAnswers(RoostError):
+    """A command that asks first was run without a terminal."""
+
 
 DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
 DatabaseUrl = Annotated[
@@ -31,6 +37,19 @@ ConfigFile = Annotated[
         show_default="/etc/roost/roost.toml",
     ),
 ]
+
+
+def confirm(question: str) -> None:
+    """Ask; end the command with status 1 unless the answer is yes."""
+    try:
+        is_agreed = typer.confirm(question)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        typer.echo(err=True)
+        endings.fail(NobodyAnswers("nobody answers here: --yes does it without the question"), program="roost-manage")
+    if not is_agreed:
+        raise typer.Exit(1)
 
 
 def run_manage(work: Coroutine[Any, Any, Result]) -> Result:

@@ -7,7 +7,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
+from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, confirm, run_manage
 from roost.cli.tables import table_console
 
 recovery_app = typer.Typer(
@@ -52,6 +52,6 @@ def _end_recovery(
     from roost.cli.managing.recovery import end_recovery
 
     target = LedgerTarget.choose(data_dir, database, pg_bin, config)
-    if not yes and not typer.confirm("Go on without what the hosts that are waited for have?"):
-        raise typer.Exit(1)
+    if not yes:
+        confirm("Go on without what the hosts that are waited for have?")
     run_manage(end_recovery(target, table_console(), config=config))
