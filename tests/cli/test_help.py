@@ -29,6 +29,21 @@ def test_a_flag_is_shown_as_what_one_types(program: typer.Typer, words: list[str
     assert "BOOLEAN" not in shown
 
 
+@pytest.mark.parametrize(
+    ("program", "word", "said"),
+    [
+        (app, "audit", "No such command 'audit' here: it is `roost-manage audit`."),
+        (manage_app, "servers", "No such command 'servers' here: it is `roost servers`."),
+        (app, "nope", "No such command 'nope'."),
+        (app, "sttus", "No such command 'sttus'. Did you mean 'status'?"),
+    ],
+)
+def test_a_command_of_the_other_program_is_named(program: typer.Typer, word: str, said: str) -> None:
+    done = CliRunner().invoke(program, [word])
+    assert done.exit_code > 1
+    assert said in " ".join(done.output.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_says_its_version(program: typer.Typer) -> None:
     done = CliRunner().invoke(program, ["--version"])

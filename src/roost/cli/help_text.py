@@ -1,9 +1,13 @@
 """How both programs show their options, and which version they are."""
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+OTHER_PROGRAM = {"roost": ("roost-manage", "roost.cli.manage"), "roost-manage": ("roost", "roost.cli.main")}
+"""By the name of a program the other one, and the module whose `app` it is."""
 
 
 class PlainCommand(TyperCommand):
@@ -15,7 +19,17 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """A program that shows flags as PlainCommand does."""
+    """A program that shows flags as PlainCommand does, and knows which commands the other program has."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was named; where the other program has it, the error says so."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            name, module = OTHER_PROGRAM.get(str(self.name), ("", ""))
+            if name and args[0] in typer.main.get_command(import_module(module).app).commands:  # type: ignore[attr-defined]
+                error.message = f"No such command '{args[0]}' here: it is `{name} {args[0]}`."  # type: ignore[attr-defined]
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the program's own options."""
