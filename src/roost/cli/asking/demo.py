@@ -109,12 +109,13 @@ class _Scene:
         await self._fill()
         servers, segments = await self._read()
         self._narrator.booted(servers, segments, time.monotonic() - before_s)
-        refused = next((server for server in servers if server.status != "ACTIVE"), None)
+        room = self._room(segments)
+        refused = next((server for server in servers if server.status != "ACTIVE"), None) if room > 0 else None
         if refused is not None:
             self._narrator.begin(Act.REFUSE)
             self._narrator.refused(refused)
             self._narrator.skipped("addresses are left, so the acts that need a full network are left out")
-        elif self._room(segments) > 0:
+        elif room > 0:
             self._narrator.skipped(f"{BOOTS_MAX} servers do not fill this network, so nothing is refused")
         else:
             refused = await self._be_refused()
