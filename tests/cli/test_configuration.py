@@ -182,7 +182,7 @@ def test_a_sound_configuration_is_shown_without_its_secrets(tmp_path: Path, monk
     monkeypatch.setenv("ROOST_NEUTRON_TOKEN", "SECRET")
     done = CliRunner().invoke(app, ["check-config", "--config", str(config)])
     assert (done.exit_code, "SECRET" in done.stdout) == (SOUND, False), done.stdout
-    assert f"Read: {config}." in done.stdout
+    assert f"Files: {config}." in done.stdout
     assert "Nothing is wrong with it." in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["[database]", "url", "postgresql://roost:***@db/roost", str(config)] in rows

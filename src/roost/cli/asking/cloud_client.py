@@ -23,6 +23,7 @@ HEADERS = {"OpenStack-API-Version": "compute 2.41, placement 1.39"}
 SERVICES_ASKED = ("compute", "network")
 ADVICE: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientConnectorCertificateError, ": --ca-file names whom to trust"),
+    (aiohttp.ClientConnectorSSLError, ""),
     (aiohttp.ClientConnectorError, ": does `roost serve` run there?"),
 )
 

@@ -49,6 +49,9 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drained: tuple[Drained, ...] = ()
 
 
+FILE_KEYS = f"the keys of the file are {', '.join(File.__struct_fields__)}"
+
+
 def read_what_if(path: Path) -> dict[str, Any]:
     """Return the file as the API takes it. Raises BadRequest, which says what is wrong in it."""
     try:
@@ -68,7 +71,9 @@ def read_what_if(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise BadRequest(f"{path}: this is not YAML: {error}") from error
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{path}: {find_mismatch(error) or 'the file'}: {explain_mismatch(error)}") from error
+        place = find_mismatch(error)
+        text = f"{place}: {explain_mismatch(error)}" if place else f"{explain_mismatch(error)}: {FILE_KEYS}"
+        raise BadRequest(f"{path}: {text}") from error
     except ValueError as error:
         raise BadRequest(f"{path}: expected {error}") from error
 

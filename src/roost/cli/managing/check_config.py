@@ -55,7 +55,7 @@ def check(config: Config) -> Checked:
 
 def print_checked(console: Console, checked: Checked) -> None:
     """Print the files, a table of what they say, and the problems."""
-    console.print(f"Read: {', '.join(checked.files)}." if checked.files else "There is no file; the defaults count.")
+    console.print(f"Files: {', '.join(checked.files)}." if checked.files else "There is no file; the defaults count.")
     if checked.options:
         table = new_table("option", "value", "from")
         for value in checked.options:

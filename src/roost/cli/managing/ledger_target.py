@@ -92,7 +92,9 @@ async def open_existing(
         if database is None:
             data_dir = target.resolve().data_dir
             assert data_dir is not None
-            raise TargetRefused(f"there is no database in {data_dir.absolute()}: give roost serve's --data-dir")
+            raise TargetRefused(
+                f"there is no database in {data_dir.absolute()}: give roost serve's --data-dir or --database"
+            )
         if schemas and (schemas_outdated := await list_outdated(database, schemas)):
             raise outdated(schemas_outdated)
         yield database
