@@ -133,6 +133,22 @@ async def test_a_killed_postmaster_is_started_again_with_what_was_committed(data
     server.stop()
 
 
+def test_one_that_stands_still_is_not_waited_for_without_end(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing, second = (PrivatePostgres(data_dir, settings=FAST) for _ in range(2))
+    standing.start()
+    monkeypatch.setattr("roost.platform.postgres.START_TIMEOUT_S", 0)
+    monkeypatch.setattr("roost.platform.postgres.CONNECT_TIMEOUT_S", 2)
+    postmaster = standing.postmaster_pid()
+    assert postmaster is not None
+    os.kill(postmaster, signal.SIGSTOP)
+    try:
+        with pytest.raises(PostgresError, match=f"the PostgreSQL of {data_dir} does not answer within"):
+            second.start()
+    finally:
+        os.kill(postmaster, signal.SIGCONT)
+        standing.stop()
+
+
 def test_an_initdb_killed_half_way_is_begun_anew(data_dir: Path) -> None:
     half = data_dir / "postgres.half"
     half.mkdir()

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from roost.platform.errors import RoostError, reason_of
 
 START_TIMEOUT_S = 60
+CONNECT_TIMEOUT_S = 10
 STOP_TIMEOUT_S = 30
 LOOK_AGAIN_S = 0.005
 OLDEST_MAJOR = 15
@@ -275,9 +276,12 @@ class PrivatePostgres:
                 if self._query("SELECT 1 FROM pg_database WHERE datname = 'roost'") != "1":
                     self._query("CREATE DATABASE roost")
                 return
-            except PostgresError:
-                if time.monotonic() > deadline or not self.is_running():
+            except PostgresError as error:
+                if not self.is_running():
                     raise
+                if time.monotonic() > deadline:
+                    text = f"the PostgreSQL of {self.data_dir} does not answer within {START_TIMEOUT_S} s: {error}"
+                    raise PostgresError(text) from error
                 time.sleep(0.2)
 
     def _query(self, sql: str) -> str:
@@ -302,7 +306,8 @@ class PrivatePostgres:
         Raises PostgresError when it fails.
         """
         demote = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if self._user else {}
-        environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
+        patience = {"PGCONNECT_TIMEOUT": str(CONNECT_TIMEOUT_S)}  # a server that stands still accepts and says nothing
+        environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/", **patience}
         # A file and not a pipe: the server inherits it, and a pipe would be held open for as long as it runs.
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(  # type: ignore[call-overload]
