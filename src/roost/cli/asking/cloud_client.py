@@ -1,6 +1,7 @@
 """The HTTP APIs of a running Roost, as the commands use them: nothing but what any client could call."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from roost.cli.keystone import Access, get_token
+from roost.cli.printing import print_note
 from roost.cli.remote_errors import detail_of
 from roost.platform.errors import RoostError
 from roost.platform.http_sessions import HttpSession, Reply, Unanswered
@@ -17,6 +19,7 @@ from roost.platform.tls import client_context
 CALLS_MAX = 16
 """Requests in flight at once."""
 CALL_TIMEOUT_S = 60.0
+WAIT_TOLD_S = 5.0
 PAGE = 1000
 HEADERS = {"OpenStack-API-Version": "compute 2.41, placement 1.39"}
 
@@ -49,6 +52,7 @@ class CloudClient:
         self._session = session
         self.url = url.rstrip("/")
         self._agent_url: str | None = None
+        self._is_wait_told = False
 
     @classmethod
     @asynccontextmanager
@@ -91,11 +95,20 @@ class CloudClient:
 
     async def _send(self, method: str, path: str, body: Any = None) -> Reply:
         url = self._at(path)
+        telling = asyncio.get_running_loop().call_later(WAIT_TOLD_S, self._tell_of_wait)
         try:
             return await self._session.ask(method, url, body, headers=HEADERS)
         except Unanswered as error:
             advice = next((text for kind, text in ADVICE if isinstance(error.__cause__, kind)), "")
             raise CloudRefused(f"{method} {url} failed: {error}{advice}") from error
+        finally:
+            telling.cancel()
+
+    def _tell_of_wait(self) -> None:
+        """Say at a terminal, once, that an answer takes long."""
+        if not self._is_wait_told and sys.stderr.isatty():
+            print_note(f"{self.url} has not answered for {WAIT_TOLD_S:.0f} s; Ctrl-C ends the wait.")
+        self._is_wait_told = True
 
     def _at(self, path: str) -> str:
         return path if path.startswith("http") else self.url + path
