@@ -241,4 +241,6 @@ def test_a_demo_that_is_stopped_leaves_nothing_behind(data_dir: Path) -> None:
         assert list(data_dir.iterdir())
         demo.terminate()
         assert demo.wait(30) == 130
+        assert demo.stderr is not None
+        assert b"Stopping: this takes some seconds.\n" in demo.stderr.read()
     assert list(data_dir.iterdir()) == []

@@ -273,7 +273,8 @@ async def wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 async def _stage(data_dir: Path | None) -> AsyncIterator[CloudClient]:
     """Yield a whole Roost on a free port."""
     with demo_directory(data_dir) as directory:
-        async with running_cloud(directory, listen="127.0.0.1:0", log_file=directory / "demo.log") as cloud:
+        log_file = directory / "demo.log"
+        async with running_cloud(directory, listen="127.0.0.1:0", log_file=log_file, tells_of_stop=True) as cloud:
             yield cloud.client
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from roost.cli.asking.cloud_client import CloudClient
+from roost.cli.printing import print_note
 from roost.platform.errors import RoostError, reason_of
 
 START_TIMEOUT_S = 60.0
@@ -56,11 +57,11 @@ class LocalCloud:
 
 @contextlib.asynccontextmanager
 async def running_cloud(
-    directory: Path, *, listen: str, log_file: Path, pretends: bool = True
+    directory: Path, *, listen: str, log_file: Path, pretends: bool = True, tells_of_stop: bool = False
 ) -> AsyncIterator[LocalCloud]:
     """Run a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed.
 
-    pretends: with the agents of its hosts, which pretend.
+    pretends: with the agents of its hosts, which pretend. tells_of_stop: say it when Ctrl-C ends the block.
     """
     log = _open_log(directory, log_file)
     serving = (
@@ -70,15 +71,20 @@ async def running_cloud(
     with log:
         log_begin = log.tell()
         async with contextlib.AsyncExitStack() as stack:
-            serve = await stack.enter_async_context(_child(log.fileno(), *serving))
-            url = await _address_of(serve, log_file, log_begin)
-            processes = {"roost serve": serve}
-            if pretends:
-                fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
-                agent = _child(log.fileno(), *fleet, "--until-stdin-ends")
-                processes["roost agent"] = await stack.enter_async_context(agent)
-            client = await stack.enter_async_context(CloudClient.connect(url))
-            yield LocalCloud(url, client, processes, log_file, log_begin, log.fileno())
+            try:
+                serve = await stack.enter_async_context(_child(log.fileno(), *serving))
+                url = await _address_of(serve, log_file, log_begin)
+                processes = {"roost serve": serve}
+                if pretends:
+                    fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+                    agent = _child(log.fileno(), *fleet, "--until-stdin-ends")
+                    processes["roost agent"] = await stack.enter_async_context(agent)
+                client = await stack.enter_async_context(CloudClient.connect(url))
+                yield LocalCloud(url, client, processes, log_file, log_begin, log.fileno())
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                if tells_of_stop:
+                    print_note("Stopping: this takes some seconds.")
+                raise
 
 
 def _open_log(directory: Path, log_file: Path) -> BinaryIO:
