@@ -1,5 +1,6 @@
 """What `--help` and `--version` show, of both programs and each of their commands; and counts in words."""
 
+import re
 from importlib.metadata import version
 
 import pytest
@@ -27,6 +28,7 @@ def test_a_flag_is_shown_as_what_one_types(program: typer.Typer, words: list[str
     assert "--help" in shown
     assert "<bool>" not in shown
     assert "BOOLEAN" not in shown
+    assert not re.search("<(str|path|list|int|float)", shown)
 
 
 @pytest.mark.parametrize(

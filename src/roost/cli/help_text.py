@@ -9,13 +9,19 @@ from typer.core import TyperCommand, TyperGroup
 OTHER_PROGRAM = {"roost": ("roost-manage", "roost.cli.manage"), "roost-manage": ("roost", "roost.cli.main")}
 """By the name of a program the other one, and the module whose `app` it is."""
 
+TYPES = {
+    "<str>": "TEXT", "<list[str]>": "TEXT", "<path>": "PATH", "<list[Path]>": "PATH",
+    "<int>": "N", "<int range>": "N", "<float>": "N", "<float range>": "N",
+}  # fmt: skip
+"""What is shown for the type of an option that has no word of its own."""
+
 
 class PlainCommand(TyperCommand):
-    """A command that shows flags without a type: `--json`, not `--json <bool>`."""
+    """A command that shows flags without a type and others with a plain one: `--json`, `--config PATH`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options and arguments, `--help` among them."""
-        return _without_flag_types(super().get_params(ctx))
+        return _with_plain_types(super().get_params(ctx), ctx)
 
 
 class PlainGroup(TyperGroup):
@@ -33,14 +39,23 @@ class PlainGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the program's own options."""
-        return _without_flag_types(super().get_params(ctx))
+        return _with_plain_types(super().get_params(ctx), ctx)
 
 
-def _without_flag_types(parameters: list[Any]) -> list[Any]:
+def _with_plain_types(parameters: list[Any], ctx: Any) -> list[Any]:
+    """Name the types of options in the words of people who type them; flags and arguments have none."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
+        elif parameter.param_type_name == "argument":
+            parameter.display_type = _show_no_type
+        elif parameter.metavar is None:
+            parameter.metavar = TYPES.get(parameter.display_type(ctx))
     return parameters
+
+
+def _show_no_type(_: Any) -> None:
+    """Return the type of an argument as it is shown: its name says it."""
 
 
 def _show_version(shown: bool) -> None:

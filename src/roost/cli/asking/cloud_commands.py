@@ -119,7 +119,10 @@ def dev(
     listen: Annotated[str, typer.Option(help="Address and port; port 0 takes a free one.")] = DEFAULT_LISTEN,
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
     driver: Annotated[
-        str, typer.Option(help="fake: hosts pretend. qemu: they are namespaces, with real guests.")
+        str,
+        typer.Option(
+            metavar=f"{FAKE}|{QEMU}", help="fake: hosts pretend. qemu: they are namespaces, with real guests."
+        ),
     ] = "fake",
 ) -> None:
     """Serve a cloud file on this machine, with hosts that pretend: to try things on, in one terminal.
