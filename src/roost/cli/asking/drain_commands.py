@@ -27,6 +27,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would 
 Cancel = Annotated[
     bool, typer.Option("--cancel", help="Begin no more moves, and enable the hosts that the drain disabled.")
 ]
+CancelRecovery = Annotated[
+    bool, typer.Option("--cancel", help="Begin no more of it; hosts that were forced down stay so.")
+]
 Watch = Annotated[
     int | None,
     typer.Option(metavar="ID", help="Only show how far the drain with this number is; with --cancel, cancel it."),
@@ -77,7 +80,7 @@ def recover(
     parallel: Parallel = 4,
     deadline: Deadline = None,
     dry_run: DryRun = False,
-    cancel: Cancel = False,
+    cancel: CancelRecovery = False,
     no_wait: NoWait = False,
     api: Api = DEFAULT_API,
     token: Token = None,
