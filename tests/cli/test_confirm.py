@@ -1,5 +1,9 @@
 """Commands that ask first."""
 
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -31,3 +35,29 @@ def test_a_question_is_answered_or_ends_the_command(
     done = CliRunner().invoke(app, [*DESTROY], input=answer)
     assert done.exit_code == status
     assert said in done.output
+
+
+AT_WORK = """
+import asyncio
+from roost.cli.managing.manage_options import ask_at_work
+async def work() -> None:
+    ask_at_work("Repair?")
+asyncio.run(work())
+"""
+
+
+def test_one_interrupt_ends_a_question_that_is_asked_at_work() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_WORK], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(theirs), os.O_RDWR)),
+    )  # fmt: skip
+    try:
+        assert b"[y/N]" in os.read(ours, 1000)
+        os.write(ours, b"\x03")
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        os.close(ours)
+        os.close(theirs)
+    assert b"Abort" in errors

@@ -6,6 +6,7 @@ automation repeats end with 255 and 127 instead of 1 and 2. Each command imports
 
 import sys
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from roost.cli.managing.manage_options import (
     DifferencesAsJson,
     DryRun,
     PgBin,
+    ask_at_work,
     confirm,
     run_manage,
     run_with_status,
@@ -183,7 +185,7 @@ def _audit(
 
     target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
-    confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
+    confirm = partial(ask_at_work, "Repair what can be?") if asks else None
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
     run_with_status(work)
 

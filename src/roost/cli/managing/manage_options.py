@@ -1,5 +1,6 @@
 """The options that commands of `roost-manage` share, and how they run."""
 
+import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -50,6 +51,15 @@ def confirm(question: str) -> None:
         endings.fail(NobodyAnswers("nobody answers here: --yes does it without the question"), program="roost-manage")
     if not is_agreed:
         raise typer.Exit(1)
+
+
+def ask_at_work(question: str) -> bool:
+    """Return the answer to a question within the event loop, whose own handler would take the first Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return typer.confirm(question)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_manage(work: Coroutine[Any, Any, Result]) -> Result:
