@@ -7,14 +7,17 @@ from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
-from tests.agent.qemu.orders import OWN_ACCOUNT, SERVER_ID, make_order
+from tests.agent.qemu.orders import OWN_ACCOUNT, SERVER_ID, make_order, make_port
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
+from roost.agent.drivers.qemu import finding
 from roost.agent.drivers.qemu.command import GuestFiles, Machine, plan_plugs
 from roost.agent.drivers.qemu.driver import QemuDriver
+from roost.agent.drivers.qemu.finding import find_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
@@ -91,12 +94,51 @@ async def test_a_guest_that_is_cut_off_is_down_before_a_later_end_holds_and_for_
 
 async def test_a_guest_that_an_agent_cannot_write_about_is_found_all_the_same(tmp_path: Path) -> None:
     driver = NotedDriver(tmp_path)
-    driver._guests.clear()
     driver.guest.files.meta.with_suffix(".new").mkdir()
     with capture_logs() as logs:
-        await driver._find(driver._files(SERVER_ID), kernel_is_new=False)
+        await find_guest(driver.guest, driver._settle, driver._remove)
     assert [guest.state for guest in driver.list_guests()] == ["stopped"]
     assert [line["event"] for line in logs] == ["what a guest did is not written"]
+
+
+async def test_what_an_agent_finds_half_made_takes_no_others_nics_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = NotedDriver(tmp_path)
+    first = SERVER_ID.replace("5", "0")
+    order = make_order(server_id=first, ports=(make_port(port_id=first),))
+    half = Guest(GuestMeta(order=order, state="running", machine=MACHINE), driver._files(first), (), driver._on_change)
+    half.keep(half.meta)
+    driver._guests.clear()
+
+    async def ask(guest: Guest) -> str:
+        while guest.meta.is_made and not driver.network.tables:  # the other goes first
+            await asyncio.sleep(0)
+        return "running"
+
+    monkeypatch.setattr(finding, "find_status", ask)
+    await driver.open()
+    assert not half.files.folder.exists()
+    assert len(driver.network.tables) == 2
+    assert all(f'elements = {{ "{TAP}" }}' in table for table in driver.network.tables)
+    await driver.close()
+
+
+async def test_one_guest_that_cannot_be_ended_keeps_no_other_from_being_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A QEMU may wait for a dead file server, which no signal ends."""
+    driver = NotedDriver(tmp_path)
+    half = replace(driver.guest.meta, is_made=False, order=make_order(server_id=SERVER_ID.replace("5", "0")))
+    Guest(half, driver._files(half.order.server_id), (), driver._on_change).keep(half)
+    driver._guests.clear()
+    monkeypatch.setattr(Guest, "kill", AsyncMock(side_effect=ProgramFailed("process 7 did not end")))
+    monkeypatch.setattr(finding, "find_status", AsyncMock(return_value="running"))
+    with capture_logs() as logs:
+        await driver.open()
+    assert [guest.server_id for guest in driver.list_guests()] == [SERVER_ID]
+    assert [line["event"] for line in logs] == ["a guest is not found again"]
+    await driver.close()
 
 
 async def test_a_guest_goes_down_whatever_becomes_of_its_dhcp(tmp_path: Path) -> None:

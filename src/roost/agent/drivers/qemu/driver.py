@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -19,9 +20,8 @@ from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import (
-    WITHOUT_MEMORY,
     find_again,
-    find_status,
+    find_guest,
     read_guest,
     settle_guest,
     wait_answer,
@@ -77,27 +77,20 @@ class QemuDriver(AgentState):
         for name in ("guests", "consoles", "disks"):
             (self._options.directory / name).mkdir(exist_ok=True, mode=0o711)
         await self._point.open()
-        for folder in sorted((self._options.directory / "guests").iterdir()):
-            await self._find(self._files(folder.name), kernel_is_new=kernel_is_new)
+        folders = sorted((self._options.directory / "guests").iterdir())
+        guests = [read_guest(self._files(folder.name), self._options.bridges, self._on_change) for folder in folders]
+        self._guests.update({guest.meta.order.key: guest for guest in guests if guest is not None})  # R55
+        settle = partial(self._settle, kernel_is_new=kernel_is_new)
+        await asyncio.gather(*[find_guest(guest, settle, self._remove) for guest in list(self._guests.values())])
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
                 await plug_again(guest)
                 self._spawn(self._settle_nics(guest))
-            self._spawn(wait_answer(guest, self._guests, self._settle_again))
+            if guest.meta.is_made:
+                self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(drain_consoles(self._guests))
-
-    async def _find(self, files: GuestFiles, *, kernel_is_new: bool) -> None:
-        """Take a guest as it is; what is half made goes."""
-        guest = read_guest(files, self._options.bridges, self._on_change)
-        if guest is None:
-            return
-        status = await find_status(guest)
-        if not guest.meta.is_made or (guest.meta.state == "incoming" and status in WITHOUT_MEMORY):
-            return await self._remove(guest)
-        self._guests[guest.meta.order.key] = guest
-        await self._settle(guest, status, kernel_is_new=kernel_is_new)
 
     async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
         with guest.at_work():

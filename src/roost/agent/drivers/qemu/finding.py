@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChange) -> Guest | None:
-    """Return a guest whose folder is there; None where nothing was made in it yet, and it is deleted.
+    """Return a guest whose folder is there, as it was written; None where nothing was made in it, and it is deleted.
 
     Raises ProgramFailed where what is known of it cannot be read, or this host reaches its networks no longer.
     """
@@ -37,10 +37,12 @@ def read_guest(files: GuestFiles, bridges: Mapping[str, str], on_change: OnChang
         return None
     try:
         meta = msgspec.json.decode(files.meta.read_bytes(), type=GuestMeta)
-        return Guest(meta, files, plan_nics(meta.order, bridges), on_change)
+        guest = Guest(meta, files, plan_nics(meta.order, bridges), on_change)
     except (LaunchFailed, OSError, msgspec.MsgspecError) as error:
         why = error if isinstance(error, LaunchFailed) else f"{files.meta} cannot be read: {reason_of(error)}"
         raise ProgramFailed(f"server {files.folder.name} is on this host, and {why}") from error
+    guest.nics_up = meta.is_made and meta.state in NICS_UP
+    return guest
 
 
 async def find_status(guest: Guest) -> str:
@@ -92,6 +94,18 @@ async def settle_guest(guest: Guest, status: str) -> Desired:
 
 Settle = Callable[[Guest, str], Awaitable[None]]
 """Takes a guest as its QEMU says it is."""
+
+
+async def find_guest(guest: Guest, settle: Settle, remove: Callable[[Guest], Awaitable[None]]) -> None:
+    """Take a guest as it is; what is half made goes. What fails is logged: other guests are found all the same."""
+    try:
+        with guest.at_work():
+            status = await find_status(guest)
+            is_awaited = guest.meta.state == "incoming" and status in WITHOUT_MEMORY
+            await (settle(guest, status) if guest.meta.is_made and not is_awaited else remove(guest))
+    except (LaunchFailed, OSError) as error:
+        log.error("a guest is not found again", server_id=guest.meta.order.server_id, error=reason_of(error))
+        await guest.disconnect()
 
 
 async def find_again(guest: Guest, settle: Settle, *, desired: str) -> None:
