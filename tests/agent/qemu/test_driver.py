@@ -118,10 +118,10 @@ async def test_what_an_agent_finds_half_made_takes_no_others_nics_down(
 
     monkeypatch.setattr(finding, "find_status", ask)
     await driver.open()
+    await driver.close()
     assert not half.files.folder.exists()
     assert len(driver.network.tables) == 2
     assert all(f'elements = {{ "{TAP}" }}' in table for table in driver.network.tables)
-    await driver.close()
 
 
 async def test_one_guest_that_cannot_be_ended_keeps_no_other_from_being_found(

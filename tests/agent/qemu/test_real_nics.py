@@ -1,6 +1,8 @@
 """NICs that come and go while a real guest runs, and what it may send meanwhile."""
 
 import asyncio
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -133,3 +135,18 @@ async def test_a_suspended_guest_has_its_orders_nics_once_it_runs_again(site: Si
     await host.change(order(host, (SECOND,), 1))
     await site.wait_ping(SECOND)
     assert await falls_silent(site, FIRST)
+
+
+async def test_what_others_take_away_from_a_guests_network_comes_back(site: Site, host: Host) -> None:
+    host.call("nft", "flush", "ruleset")  # as Debian's nftables.service does when it is started again
+    for path in host.state.glob("segments/*/pid"):
+        os.kill(int(path.read_text()), signal.SIGKILL)
+    host.call("ip", "link", "delete", "br0")
+    host.make_bridge()
+    async with asyncio.timeout(60):
+        while await site.list_problems(host):
+            await asyncio.sleep(0.5)
+    assert "rt0a1b2c3d4e5f" in host.call("nft", "list", "ruleset").stdout
+    assert "rv" in host.call("ip", "link", "show", "master", "br0").stdout
+    said = await site.shell(FIRST, "udhcpc -n -q -i eth0 -s /bin/true 2>&1")
+    assert f"lease of {FIRST} obtained" in said

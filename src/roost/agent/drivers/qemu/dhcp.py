@@ -221,6 +221,10 @@ class Dhcp:
         if failures:
             raise failures[0]
 
+    def doubt(self) -> None:
+        """Have all cables be plugged again, by the next that is done."""
+        self._plugged.clear()
+
     async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
         files = SegmentFiles(self._folder / segment.key)
         texts: Mapping[Path, str] = {

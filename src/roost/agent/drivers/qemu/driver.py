@@ -32,7 +32,7 @@ from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
 from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, link_commands, plan_nics, plug_taps, run_ip
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import plug_again, replug, settle_nics
+from roost.agent.drivers.qemu.plugs import plug_again, renew_network, replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -91,6 +91,7 @@ class QemuDriver(AgentState):
             if guest.meta.is_made:
                 self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(drain_consoles(self._guests))
+        self._spawn(renew_network(self._guests, self._network))
 
     async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
         with guest.at_work():

@@ -56,6 +56,11 @@ class HostNetwork:
             await run_program("nft", "-f", "-", text=self._table())
             await self._dhcp.apply([nic for nic, _ in self._nics_wanted()], needed={nic.segment for nic in needed})
 
+    async def renew(self) -> None:
+        """Have all be as it should, whatever became of it: rules may be flushed, and a bridge be a new one."""
+        self._dhcp.doubt()
+        await self.apply()
+
     def _table(self) -> str:
         seconds = None if self.end_s is None else int(self.end_s - now_s())
         nics = list(self._nics_wanted())

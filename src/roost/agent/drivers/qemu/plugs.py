@@ -5,7 +5,7 @@ What has to go is dead before the guest is asked to let it go, so the guest need
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from msgspec.structs import replace
@@ -14,15 +14,18 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
+from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.nics import open_taps, plug_taps
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
+from roost.seams.agent import GuestKey
 
 UNPLUG_S = 5.0
 """How long a guest has to let a NIC go."""
 LOOK_S = 0.05
 SETTLE_S, SETTLE_MOST_S = 0.5, 60.0
 """Before a guest's NICs are looked at again, at first and at most: it may never let one go."""
+RENEW_S = 20.0
 
 log = structlog.get_logger()
 
@@ -55,6 +58,22 @@ async def plug_again(guest: Guest) -> None:
         await plug_taps(guest.nics_plugged, up=guest.nics_up)
     except ProgramFailed as error:
         log.error("a guest's NICs are not plugged", server_id=guest.meta.order.server_id, error=str(error))
+
+
+async def renew_network(guests: Mapping[GuestKey, Guest], network: HostNetwork) -> None:
+    """Have rules, DHCP and NICs be as they should, every RENEW_S, for ever: others may have flushed or ended them.
+
+    guests: those that are here now.
+    """
+    while True:
+        await asyncio.sleep(RENEW_S)
+        try:
+            await network.renew()
+        except ProgramFailed as error:
+            log.error("the host's network is not as it should be", error=str(error))
+        for guest in list(guests.values()):
+            if guest.is_alive and not guest.works and not guest.plugging.locked():
+                await plug_again(guest)
 
 
 async def _unplug(guest: Guest, gone: Sequence[Plug]) -> list[Plug]:
