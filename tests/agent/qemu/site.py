@@ -261,7 +261,7 @@ class Host:
         return {guest["server_id"]: (guest["state"], guest.get("power_state")) for guest in await self.ask("list")}
 
     def pid(self, server: str) -> int:
-        return int((self.state / "guests" / server / "run" / "pid").read_text())
+        return int((self.state / "guests" / server / "pid").read_text())
 
     def console(self, server: str) -> str:
         path = self.state / "guests" / server / "console.log"
@@ -298,7 +298,7 @@ class Host:
             os.kill(pid, signal.SIGKILL)
 
     def _processes(self) -> Iterator[int]:
-        for path in [*self.state.glob("guests/*/run/pid"), *self.state.glob("segments/*/pid")]:
+        for path in [*self.state.glob("guests/*/pid"), *self.state.glob("segments/*/pid")]:
             pid = int(path.read_text().strip() or 0)
             if pid and str(self.state) in _command_line(pid):
                 yield pid

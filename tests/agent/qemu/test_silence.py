@@ -15,7 +15,7 @@ from tests.agent.qemu.test_qmp import monitor
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu import finding, qmp
 from roost.agent.drivers.qemu import guest as guests
-from roost.agent.drivers.qemu.command import GuestFiles, Machine
+from roost.agent.drivers.qemu.command import GuestFiles, Machine, monitor_option
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.options import QemuOptions
@@ -40,7 +40,7 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        words = ("-uuid", SERVER_ID, str(self.files.pid))
+        words = ("-uuid", SERVER_ID, monitor_option(self.files))
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)", *words)
         self.files.pid.write_text(f"{process.pid}\n")
         try:

@@ -11,7 +11,7 @@ from tests.agent.qemu.test_moves import OFFER, connection, point
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers.programs import find_process
-from roost.agent.drivers.qemu.command import GuestFiles
+from roost.agent.drivers.qemu.command import GuestFiles, monitor_option
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.moves import MEMORY
 from roost.agent.drivers.qemu.qmp import Qmp, QmpError, socket_name
@@ -76,12 +76,13 @@ async def test_what_is_no_file_names_no_process_and_goes_with_the_guest(tmp_path
     files.run.mkdir()
     meta = GuestMeta(order=make_order(), state="running", machine=OFFER.machine, is_made=True)
     guest = Guest(meta, files, (), lambda _guest, _event: None)
-    words = ("-uuid", SERVER_ID, str(files.pid))
+    words = ("-uuid", SERVER_ID, monitor_option(files))
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)", *words)
-    (tmp_path / "pid").write_text(f"{process.pid}\n")
+    (tmp_path / "other").write_text(f"{process.pid}\n")
     try:
-        assert find_process(tmp_path / "pid", *words) == process.pid
-        _put(kind, files.pid, tmp_path / "pid")
+        assert find_process(tmp_path / "other", *words) == process.pid
+        assert not files.pid.is_relative_to(files.run), "that folder is the guest's"
+        _put(kind, files.pid, tmp_path / "other")
         assert guest.find_process() is None
         await guest.kill()
         assert not files.run.exists()

@@ -76,16 +76,19 @@ async def run_program(
         return output_file.read().decode(errors="replace")
 
 
-async def start_daemon(command: Sequence[str], fds: Sequence[int], *, ready: Path, errors: Path) -> None:
+async def start_daemon(
+    command: Sequence[str], fds: Sequence[int], *, pid_file: Path, ready: Path, errors: Path
+) -> None:
     """Start a program that goes on without this one, and wait until it listens at `ready`. Raises ProgramFailed.
 
-    fds: files that it has open under the same numbers. errors: the file of what it says.
+    Its process writes its number before it becomes the program: who starts it may die at once, and the program may be
+    one that lies. fds: files that it has open under the same numbers. errors: the file of what it says.
     """
     environment = {**os.environ, "LC_ALL": "C", "PATH": search_path()}
     with errors.open("wb") as file:
         try:
             process = subprocess.Popen(
-                command,
+                ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(pid_file), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -74,7 +74,7 @@ class GuestFiles:
 
     def __init__(self, folder: Path, disk: Path, *, is_shared: bool = False) -> None:
         self.folder, self.run, self.disk, self.is_shared = folder, folder / "run", disk, is_shared
-        self.qmp, self.pid = self.run / "qmp", self.run / "pid"
+        self.qmp, self.pid = self.run / "qmp", folder / "pid"
         self.meta, self.memory = folder / "meta.json", folder / "memory"
         self.memory_half = folder / "memory.new"
         self.console, self.errors = folder / "console.log", folder / "qemu.log"
@@ -104,8 +104,7 @@ def guest_command(
         *("-m", f"{order.ram_mb}M", "-smp", str(max(order.vcpus, 1))),
         *("-kernel", str(kernel), "-initrd", str(initrd), "-append", kernel_line(order)),
         *("-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}", "-serial", "chardev:console"),
-        *("-chardev", f"socket,id=qmp,path={_value(files.qmp)},server=on,wait=off", "-mon", "chardev=qmp,mode=control"),
-        *("-pidfile", str(files.pid), "-S"),
+        *("-chardev", monitor_option(files), "-mon", "chardev=qmp,mode=control", "-S"),
     ]
     for slot in range(NICS_SPARE):
         arguments += ["-device", f"pcie-root-port,id=port{slot},chassis={slot + 1}"]
@@ -115,6 +114,11 @@ def guest_command(
         properties = ",".join(f"{name}={value}" for name, value in nic_device(plug).items())
         arguments += ["-netdev", f"tap,id={plug.tap},fd={fd}", "-device", properties.removeprefix("driver=")]
     return [*arguments, "-incoming", "defer"] if waits_for_memory else arguments
+
+
+def monitor_option(files: GuestFiles) -> str:
+    """Return QEMU's monitor as -chardev takes it: no other QEMU has the same."""
+    return f"socket,id=qmp,path={_value(files.qmp)},server=on,wait=off"
 
 
 def kernel_line(order: GuestOrder) -> str:

@@ -24,6 +24,7 @@ from roost.agent.drivers.qemu.command import (
     Machine,
     Plug,
     guest_command,
+    monitor_option,
     plan_plugs,
 )
 from roost.agent.drivers.qemu.image import BootFiles
@@ -173,7 +174,7 @@ class Guest:
 
     def find_process(self) -> int | None:
         """Return its QEMU's process, if it lives."""
-        return find_process(self.files.pid, "-uuid", self.meta.order.server_id, str(self.files.pid))
+        return find_process(self.files.pid, "-uuid", self.meta.order.server_id, monitor_option(self.files))
 
     async def connect(self) -> None:
         """Connect to its QEMU. Raises LaunchFailed."""
@@ -218,7 +219,7 @@ class Guest:
                 account=account,
                 waits_for_memory=waits_for_memory,
             )
-            await start_daemon(command, taps, ready=self.files.qmp, errors=self.files.errors)
+            await start_daemon(command, taps, pid_file=self.files.pid, ready=self.files.qmp, errors=self.files.errors)
         await self.connect()
 
     async def go_on(self) -> None:
