@@ -1,6 +1,7 @@
 """What the driver writes, and what holds where it cannot be written: on no QEMU."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -99,6 +100,22 @@ async def test_a_guest_that_an_agent_cannot_write_about_is_found_all_the_same(tm
         await find_guest(driver.guest, driver._settle, driver._remove)
     assert [guest.state for guest in driver.list_guests()] == ["stopped"]
     assert [line["event"] for line in logs] == ["what a guest did is not written"]
+
+
+def test_what_is_known_of_a_guest_is_on_its_disk_before_it_takes_the_place_of_what_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may write names before contents: after a loss of power the file would be empty."""
+    driver, written = NotedDriver(tmp_path), []
+    before = driver.guest.files.meta.read_bytes()
+
+    def note(fd: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        written.append((path.name, path.stat().st_size > 0, driver.guest.files.meta.read_bytes() == before))
+
+    monkeypatch.setattr(os, "fsync", note)
+    driver._keep(driver.guest, state="paused")
+    assert written == [("sequence.new", True, True), ("meta.new", True, True)]
 
 
 async def test_what_an_agent_finds_half_made_takes_no_others_nics_down(

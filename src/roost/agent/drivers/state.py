@@ -99,9 +99,12 @@ def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = Tru
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all."""
+    """Write the file whole or not at all, also where the host loses power."""
     new = path.with_suffix(".new")
-    new.write_bytes(content)
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     new.rename(path)
 
 

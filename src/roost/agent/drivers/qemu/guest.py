@@ -371,4 +371,4 @@ def append_ring(path: Path, content: bytes, size: int) -> None:
     with path.open("ab") as file:
         file.write(content)
     if path.stat().st_size > size:
-        write_whole(path, path.read_bytes()[-size // 2 :])
+        path.write_bytes(path.read_bytes()[-size // 2 :])
