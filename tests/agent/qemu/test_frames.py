@@ -46,9 +46,9 @@ def udp(source: str = ADDRESS, *, mac: str = MAC, sport: int = 5000, dport: int 
     return _ethernet(mac, 0x0800, head[:10] + struct.pack("!H", checksum) + head[12:] + body)
 
 
-def arp(source: str = ADDRESS, *, mac: str = MAC, sender: str = MAC) -> bytes:
+def arp(source: str = ADDRESS, *, mac: str = MAC, sender: str = MAC, target: str = "10.1.0.1") -> bytes:
     head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 2)
-    addresses = _mac(sender) + ip_address(source).packed + _mac(EVERYONE) + ip_address("10.1.0.1").packed
+    addresses = _mac(sender) + ip_address(source).packed + _mac(EVERYONE) + ip_address(target).packed
     return _ethernet(mac, 0x0806, head + addresses)
 
 
@@ -111,7 +111,7 @@ def wire(site: Site) -> Iterator[Wire]:
 ACCEPTED = {
     "its own address": udp(),
     "its own ARP": arp(),
-    "an ARP probe": arp("0.0.0.0"),
+    "an ARP probe": arp("0.0.0.0", target=ADDRESS),
     "an address that is allowed beside its own": udp("10.2.0.9"),
     "another MAC that is allowed": udp("10.3.0.1", mac=PAIR_MAC),
     "RARP, by which it moves": _ethernet(MAC, 0x8035, bytes(28)),
@@ -128,6 +128,7 @@ DROPPED = {
     "ARP for another address": arp(OTHER),
     "ARP with another sender": arp(sender=OTHER_MAC),
     "ARP from another MAC": arp(mac=OTHER_MAC),
+    "an ARP probe, which keeps another from its address": arp("0.0.0.0", target=OTHER),
     "answers of a DHCP server": udp(sport=67, dport=68),
     "DHCP towards other hosts": udp(sport=68, dport=67),
     "another IPv6 address": icmp6(ECHO_V6, OTHER_V6),
@@ -135,6 +136,7 @@ DROPPED = {
     "a router's advertisement": icmp6(ROUTER_ADVERT, str(link_local(MAC))),
     "a neighbour advertisement for another": icmp6(NEIGHBOUR_ADVERT, target=OTHER_V6),
     "a VLAN tag": _ethernet(MAC, 0x8100, struct.pack("!HH", 7, 0x0800) + udp()[14:]),
+    "the question that keeps another from its address": icmp6(NEIGHBOUR_SOLICIT, "::", target=OTHER_V6),
     "what is no IP": _ethernet(MAC, 0x88CC, bytes(46)),
 }
 

@@ -110,7 +110,8 @@ def test_a_guest_sends_as_itself_alone() -> None:
         f"{IS_MAC} 0x8035 accept",
         f"{IS_MAC} ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept",
         f"{IS_MAC} ip ip saddr {{ 10.1.0.2 }} accept",
-        f"{IS_MAC} arp arp saddr ether {MAC} arp saddr ip {{ 0.0.0.0, 10.1.0.2 }} accept",
+        f"{IS_MAC} arp arp saddr ether {MAC} arp saddr ip {{ 10.1.0.2 }} accept",
+        f"{IS_MAC} arp arp saddr ether {MAC} arp saddr ip 0.0.0.0 arp daddr ip {{ 10.1.0.2 }} accept",
         "drop",
     ]
 

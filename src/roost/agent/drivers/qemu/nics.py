@@ -293,7 +293,8 @@ def nic_rules(nic: NicPlan) -> list[str]:
     if advertised := [network for _, network in nic.allowed if isinstance(network, IPv6Network)]:
         advertised.append(IPv6Network(link_local(nic.mac)))
         targets = ", ".join(_as_number(network) for network in collapse_addresses(advertised))
-        rules.append(f"ether type ip6 icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop")
+        for words in ("icmpv6 type nd-neighbor-advert", "ip6 saddr :: icmpv6 type nd-neighbor-solicit"):
+            rules.append(f"ether type ip6 {words} @th,64,128 != {{ {targets} }} drop")
     for mac in sorted({nic.mac, *(mac for mac, _ in nic.allowed)}):
         rules += _mac_rules(mac, [network for owner, network in nic.allowed if owner == mac])
     return [*rules, "drop"]
@@ -310,8 +311,8 @@ def _mac_rules(mac: str, networks: Sequence[Addresses]) -> list[str]:
     if v4:
         sources = ", ".join(_as_source(network) for network in collapse_addresses(v4))
         rules.append(f"ether saddr {mac} ether type ip ip saddr {{ {sources} }} accept")
-        senders = ", ".join(_as_source(item) for item in collapse_addresses([*v4, IPv4Network("0.0.0.0")]))
-        rules.append(f"ether saddr {mac} ether type arp arp saddr ether {mac} arp saddr ip {{ {senders} }} accept")
+        for words in (f"{{ {sources} }}", f"0.0.0.0 arp daddr ip {{ {sources} }}"):
+            rules.append(f"ether saddr {mac} ether type arp arp saddr ether {mac} arp saddr ip {words} accept")
     if v6:
         sources = ", ".join(_as_source(item) for item in collapse_addresses([*v6, IPv6Network(link_local(mac))]))
         rules.append(f"ether saddr {mac} ether type ip6 ip6 saddr {{ {sources} }} accept")
