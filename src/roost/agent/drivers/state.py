@@ -3,6 +3,7 @@
 One agent at a time works with a directory, which is locked while it does.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -15,6 +16,8 @@ from roost.platform.structs import copy_as
 from roost.seams.agent import Desired, GuestNic, GuestOrder, ListedGuest, PowerState
 
 SECRET_BYTES = 32
+BLOCK_BYTES = 512
+"""Source: stat(2), st_blocks."""
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
 POWER_STATES: Mapping[Desired, PowerState] = {
     "running": "running",
@@ -99,13 +102,23 @@ def describe_guest(order: GuestOrder, kind: type[Listed], *, nics_up: bool = Tru
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all, also where the host loses power."""
+    """Write the file whole or not at all, also where the host loses power; on a full disk in the room that it has."""
     new = path.with_suffix(".new")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
+    try:
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(path)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        new.unlink(missing_ok=True)
+        if not path.exists() or len(content) > path.stat().st_blocks * BLOCK_BYTES:
+            raise
+        with path.open("r+b") as file:
+            file.write(content.ljust(path.stat().st_size))  # at once: what is read may end in spaces
+            file.truncate(len(content))
 
 
 def _write_kept(path: Path, content: bytes) -> None:

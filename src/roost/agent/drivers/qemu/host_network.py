@@ -25,7 +25,7 @@ class HostNetwork:
         self._nics_wanted = wanted
         self._dhcp = Dhcp(directory / "segments")
         self._applying = asyncio.Lock()
-        end = self._file.read_text() if self._file.exists() and not kernel_is_new else "None"
+        end = self._file.read_text().strip() if self._file.exists() and not kernel_is_new else "None"
         self.end_s = None if end == "None" else float(end)
 
     @property
