@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.agent.qemu.orders import make_order
@@ -144,9 +145,11 @@ async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
     assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
 
 
+@pytest.mark.parametrize("restarts", [False, True])
 async def test_a_nic_comes_into_another_slot_than_the_one_that_went(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
+    """Also where the agent is started anew in between."""
     guest = await make_guest(tmp_path)
     (own,) = guest.meta.plugs
     qemu = Qemu(own.device)
@@ -159,6 +162,10 @@ async def test_a_nic_comes_into_another_slot_than_the_one_that_went(
     async with monitor(guest.files.qmp, qemu.answer):
         await guest.connect()
         for number in range(NICS_SPARE + 1):
+            if restarts:
+                before, meta = guest, msgspec.json.decode(guest.files.meta.read_bytes(), type=GuestMeta)
+                guest = Guest(meta, before.files, before.nics, before._on_change)
+                guest._qmp = before._qmp
             guest.nics = tuple(replace(nic, mac=f"52:54:00:00:01:{number:02x}") for nic in guest.nics)
             await replug(guest)
             slots += [plug.slot for plug in guest.meta.plugs]

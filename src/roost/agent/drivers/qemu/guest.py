@@ -59,6 +59,7 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cut_off: its NICs are down for good.
     plugs: the NICs that its QEMU has, or had last; perhaps others that it was about to get or to lose.
+    slots_freed: PCI ports that lost a NIC while it ran, the latest last.
     """
 
     order: GuestOrder
@@ -71,6 +72,7 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_state: PowerState | None = None
     resume: bool = False
     plugs: tuple[Plug, ...] = ()
+    slots_freed: tuple[int, ...] = ()
 
 
 OnChange = Callable[["Guest", Event | None], None]
@@ -81,8 +83,7 @@ class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
     works: of how many that are at work; what it does meanwhile was asked of it. halted: QEMU said last that it stands.
-    slots_freed: PCI ports that lost a NIC while it ran, the latest last. settlings: how often its NICs began to be
-    settled.
+    settlings: how often its NICs began to be settled.
     """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
@@ -94,7 +95,6 @@ class Guest:
         self.works = 0
         self.plugging = asyncio.Lock()
         self.settlings = 0
-        self.slots_freed: list[int] = []
         self.finding = asyncio.Lock()
         self.reason = ""
         self.halted = False
@@ -150,10 +150,10 @@ class Guest:
         self.files.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         write_whole(self.files.meta, msgspec.json.encode(meta))
 
-    def keep_plugs(self, plugs: Iterable[Plug]) -> None:
+    def keep_plugs(self, plugs: Iterable[Plug], **other: Any) -> None:
         """Note and write which NICs its QEMU has, if these are others. Raises OSError."""
-        if (plugs := tuple(plugs)) != self.meta.plugs:
-            self.keep(replace(self.meta, plugs=plugs))
+        if (meta := replace(self.meta, plugs=tuple(plugs), **other)) != self.meta:
+            self.keep(meta)
 
     @property
     def nics_plugged(self) -> list[NicPlan]:

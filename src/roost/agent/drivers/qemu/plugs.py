@@ -41,9 +41,9 @@ async def replug(guest: Guest) -> None:
         guest.keep_plugs((*kept, *gone))  # what is written is never less than its QEMU has
         staying = await _unplug(guest, gone) if gone else []
         freed = [plug.slot for plug in gone if plug not in staying]
-        guest.slots_freed = [*(slot for slot in guest.slots_freed if slot not in freed), *freed]  # R54
-        plugs = plan_plugs(guest.nics, [*kept, *staying], freed=guest.slots_freed)
-        guest.keep_plugs((*plugs, *staying))
+        slots_freed = (*(slot for slot in guest.meta.slots_freed if slot not in freed), *freed)  # R54
+        plugs = plan_plugs(guest.nics, [*kept, *staying], freed=slots_freed)
+        guest.keep_plugs((*plugs, *staying), slots_freed=slots_freed)
         devices = await guest.list_devices()
         for plug in plugs:
             if plug.device not in devices:
