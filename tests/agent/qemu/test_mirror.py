@@ -109,6 +109,28 @@ async def test_a_copy_that_stands_still_is_given_up(tmp_path: Path, monkeypatch:
             await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
 
 
+async def test_a_copy_whose_zeros_take_long_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU has the other disk be empty first, and says nothing of it: it took 100 s for 10 TB."""
+
+    class ZeroingQemu(Qemu):
+        zeros = 0
+
+        def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+            if said["execute"] == "query-blockstats":
+                self.zeros += 1024
+                self.job = {"status": "running", "ready": self.zeros > 10_000, "offset": 0}
+                stats = [{"node-name": "far", "stats": {"wr_highest_offset": self.zeros}}]
+                return [{"id": said["id"], "return": [*stats, {"stats": {"wr_highest_offset": 7}}]}]
+            told = super().answer(said)
+            if said["execute"] == JOB_STARTED:
+                self.job = {"status": "running", "ready": False, "offset": 0}
+            return told
+
+    monkeypatch.setattr(mirroring, "STALL_S", 0.2)
+    async with guest_of(tmp_path, ZeroingQemu()) as (guest, _):
+        await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
+
+
 async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> None:
     class FullQemu(Qemu):
         def answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:

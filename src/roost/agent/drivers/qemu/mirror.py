@@ -34,14 +34,19 @@ async def mirror_disk(guest: Guest, path: Path) -> None:
 
 
 async def check_mirror(guest: Guest) -> int | None:
-    """Return how much was copied, None once the destination's disk is as this one.
+    """Return a number that grows while the disk is copied, None once the destination's is as this one.
 
     Raises LaunchFailed, also where the copy is over.
     """
     job = await _find_job(guest)
     if job is None or job["status"] == "concluded":
         raise _not_copied(job)
-    return None if job["ready"] else job["offset"]
+    if job["ready"]:
+        return None
+    # The job does not count the zeros, which go first.
+    nodes = await guest.qmp.execute("query-blockstats", query_nodes=True)
+    zeros: int = sum(node["stats"]["wr_highest_offset"] for node in nodes if node.get("node-name") == "far")
+    return int(job["offset"]) + zeros
 
 
 async def wait_copied(look: Callable[[], Awaitable[int | None]], what: str) -> None:
