@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -167,6 +168,17 @@ async def test_a_disk_is_written_out_whole_while_the_agent_goes_on(
         assert await meeting.receive_disk(tmp_path / "here")
         await sending
     assert synced == [(100, False)]
+
+
+async def test_a_disk_that_is_slow_to_be_written_out_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roost.agent.drivers.qemu.moves.FINISH_S", 0.2)
+    monkeypatch.setattr("os.fsync", lambda _fd: time.sleep(0.5))
+    async with point() as (_, source, meeting):
+        sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x" * 100), source, None))
+        assert await meeting.receive_disk(tmp_path / "here")
+        await sending
 
 
 async def test_a_disk_that_comes_in_part_is_none(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ MEET_S = 120.0
 """How long the destination waits for the source."""
 READY_S = 120.0
 FINISH_S = 60.0
+WRITTEN_S = 600.0
+"""How long a whole disk may take from the host's memory to the host's disk."""
 LOOK_S = 0.05
 CHUNK = 1 << 18
 BOUND = 24 * 1024 * 1024
@@ -156,7 +158,7 @@ async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) ->
                 while chunk := await asyncio.to_thread(file.read, CHUNK):
                     writer.write(chunk)
                     await asyncio.wait_for(writer.drain(), FINISH_S)
-        await hear(reader, Said, "that it has the root disk", within_s=FINISH_S)
+        await hear(reader, Said, "that it has the root disk", within_s=WRITTEN_S)
     except TimeoutError as error:
         raise LaunchFailed(f"the other host's agent took nothing of the root disk for {FINISH_S:.0f} s") from error
     finally:
