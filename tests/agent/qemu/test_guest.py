@@ -1,6 +1,8 @@
 """A guest that goes on, whose monitor is scripted: what its disk does to it."""
 
 import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
-from roost.agent.drivers.qemu.command import GuestFiles, Machine
+from roost.agent.drivers.qemu.command import GuestFiles, Machine, monitor_option
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.image import BootFiles
 
@@ -117,3 +119,14 @@ async def test_memory_that_cannot_be_written_leaves_no_file_and_no_migration(
     assert statuses[0] in ("failed", "cancelled", "completed"), "it is over"
     assert files.memory.exists() == (reason is None)
     assert not files.memory_half.exists()
+
+
+@pytest.mark.parametrize("place", ["pid", "run/pid"])
+def test_a_process_is_found_by_its_number_also_where_an_older_agent_had_it(tmp_path: Path, place: str) -> None:
+    guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False)
+    words = ["-uuid", guest.meta.order.server_id, monitor_option(guest.files)]
+    (tmp_path / "run").mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=subprocess.PIPE) as process:
+        assert guest.find_process() is None
+        (tmp_path / place).write_text(f"{process.pid}\n")
+        assert guest.find_process() == process.pid

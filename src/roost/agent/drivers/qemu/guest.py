@@ -173,8 +173,9 @@ class Guest:
         return self.meta.plugs == self.plugs_kept and len(self.nics_plugged) == len(self.nics)
 
     def find_process(self) -> int | None:
-        """Return its QEMU's process, if it lives."""
-        return find_process(self.files.pid, "-uuid", self.meta.order.server_id, monitor_option(self.files))
+        """Return its QEMU's process, if it lives. One that an older agent started wrote its number itself."""
+        words = "-uuid", self.meta.order.server_id, monitor_option(self.files)
+        return find_process(self.files.pid, *words) or find_process(self.files.run / "pid", *words)
 
     async def connect(self) -> None:
         """Connect to its QEMU. Raises LaunchFailed."""
