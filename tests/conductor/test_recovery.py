@@ -9,11 +9,14 @@ from tests.compute.reporting import report
 from tests.conductor.test_moves import booted
 from tests.conductor.world import World
 
+from roost.compute.model.work import MoveKind
 from roost.compute.rules.drift import WENT_BACK
 from roost.compute.rules.recoveries import ANOTHER_DATABASE
 from roost.compute.service import audit, guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import recovery as service
+from roost.compute.service import servers as server_service
+from roost.compute.service import unknown_guests as unknown_service
 from roost.compute.service.guests import Polls
 from roost.compute.service.work import list_launches
 from roost.compute.store.guests import PENDING_HOSTS
@@ -224,6 +227,53 @@ async def test_a_guest_is_not_up_where_one_that_nobody_knows_has_an_address_of_i
     await list_another(("10.254.0.1",))
     assert (await poll(world, NEW)).orders == (order,)
     assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on is None
+
+
+@pytest.mark.parametrize("source_is_gone", [False, True])
+async def test_a_live_migration_goes_on_whose_destination_has_the_guest_already(
+    world: World, network: Any, *, source_is_gone: bool
+) -> None:
+    """The dump had it copying; since then its memory had been handed over. Its source is not to run beside it."""
+    before = await booted(world, network)
+    await world.move(before.id, MoveKind.LIVE)
+    await world.conduct()
+    await world.serve_hosts()  # the destination awaits the memory
+    async with world.database.connection() as connection:
+        await connection.execute(
+            "UPDATE compute.guest SET reported = NULL WHERE host = $1", before.host
+        )  # it is to send it
+    source = ListedGuest(server_id=before.id, host=before.host, attempt=1, state="stopped", sequence=8)
+    (other_host,) = set(HOSTS) - {before.host}
+    dest = ListedGuest(server_id=before.id, host=other_host, attempt=2, state="running", sequence=9)
+    assert await list_guests(world, NEW, *([] if source_is_gone else [source]), dest) == []
+    assert [
+        (order.host, order.desired) for order in (await poll(world, NEW)).orders if order.desired == "running"
+    ] == []
+    await world.run()
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.host, world.running) == ("ACTIVE", other_host, {(before.id, other_host)})
+    await world.settled()
+
+
+async def test_a_guest_of_a_later_attempt_is_not_gone_with_an_earlier_one(world: World, network: Any) -> None:
+    """The dump had its server leave the host; since then it had come back there."""
+    server = await booted(world, network)
+    (other_host,) = set(HOSTS) - {server.host}
+    async with world.database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO compute.guest (server_id, host, attempt, desired, begun_at)"
+            " VALUES ($1, $2, 1, 'absent', now())",
+            server.id,
+            other_host,
+        )
+    present = ListedGuest(server_id=server.id, host=server.host, attempt=1, state="running")
+    await list_guests(world, NEW, present, replace(present, host=other_host, attempt=7, state="incoming"))
+    for is_ordered in (False, True):
+        (guest,), _, _ = await unknown_service.list_unknown_guests(world.compute)
+        assert (guest.host, guest.destroying) == (other_host, is_ordered)
+        await unknown_service.destroy_unknown_guest(world.compute, server.id, other_host)
+    (order,) = (await poll(world, NEW)).orders
+    assert (order.host, order.attempt, order.desired) == (other_host, 7, "absent")
 
 
 async def become_another(world: World) -> None:

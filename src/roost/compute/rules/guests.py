@@ -188,8 +188,9 @@ class GuestList(Struct, frozen=True, kw_only=True):
     adopted: guests that another agent had, or nobody, and this one lists, as they are asked for or as they were before
     they were asked for anew. begun: those of them that are as asked for. lost, found_again: as in ReportOutcome.
     disowned: guests that a former agent had and the host has not: they are nobody's. gone: those that were to go.
-    superseded: listed guests that must be destroyed: fenced, or made anew, here or elsewhere. unknown: listed guests
-    that nobody here asked for, for a person to decide on.
+    taken_over: guests that are more than awaiting memory, as they are to: it came before the records went back in time,
+    so their sources are not to run. superseded: listed guests that must be destroyed: fenced, or made anew, here or
+    elsewhere. unknown: listed guests that nobody here asked for, for a person to decide on.
     """
 
     adopted: frozenset[GuestKey] = frozenset()
@@ -198,6 +199,7 @@ class GuestList(Struct, frozen=True, kw_only=True):
     gone: frozenset[GuestKey] = frozenset()
     lost: frozenset[GuestKey] = frozenset()
     found_again: frozenset[GuestKey] = frozenset()
+    taken_over: frozenset[GuestKey] = frozenset()
     superseded: tuple[GuestAttempt, ...] = ()
     unknown: tuple[GuestAttempt, ...] = ()
 
@@ -209,11 +211,11 @@ class GuestList(Struct, frozen=True, kw_only=True):
     @property
     def keys_changed(self) -> frozenset[GuestKey]:
         """Return the guests whose rows are to be written."""
-        return self.adopted | self.disowned | self.gone | self.lost | self.found_again
+        return self.adopted | self.disowned | self.gone | self.lost | self.found_again | self.taken_over
 
 
 def decide_guest_list(
-    listed: Sequence[GuestAttempt],
+    listed: Sequence[ListedGuest],
     *,
     agent_id: str,
     as_of_s: float,
@@ -230,7 +232,7 @@ def decide_guest_list(
     hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
     recovering: the records went back in time; then no guest is to be destroyed (R44).
     """
-    adopted, begun, lost, found_again, disowned, gone = (set[GuestKey]() for _ in range(6))
+    adopted, begun, lost, found_again, taken_over, disowned, gone = (set[GuestKey]() for _ in range(7))
     listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     for key, row in rows_by_key.items():
@@ -247,6 +249,8 @@ def decide_guest_list(
                 begun.add(key)
             if row.lost:
                 found_again.add(key)
+            if row.desired == "incoming" and present.state not in (None, "incoming"):
+                taken_over.add(key)
     superseded, unknown = [], []
     for key, present in listed_by_key.items():
         known = rows_by_key.get(key)
@@ -268,6 +272,7 @@ def decide_guest_list(
         gone=frozenset(gone),
         lost=frozenset(lost),
         found_again=frozenset(found_again),
+        taken_over=frozenset(taken_over),
         superseded=tuple(superseded),
         unknown=tuple(unknown),
     )

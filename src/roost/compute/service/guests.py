@@ -327,6 +327,7 @@ async def _write_list(
     states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
     await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
     await store.find_guests_again(tx, changes.found_again)
+    await store.take_over(tx, {server_id for server_id, _ in changes.taken_over})
     keys_restored = await _restore_servers(compute, tx, changes.found_again)
     await announce(compute, tx, states)
     return await record(tx, [*events.of_lost(changes.lost), *events.of_restored(keys_restored)])

@@ -272,6 +272,24 @@ async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
         await tx.execute(FIND_GUESTS, *columns_of(keys))
 
 
+TAKE_OVER = """
+-- compute.take_over
+WITH moving AS (
+    UPDATE compute.work w SET stage = 'bind', run_at = now(), lease_owner = NULL, lease_until = NULL
+    FROM compute.move m WHERE m.server_id = w.server_id AND m.open AND w.server_id = ANY($1::uuid[])
+        AND w.stage IN ('copy', 'stop') AND NOT w.deleting
+    RETURNING w.server_id, m.source_host)
+UPDATE compute.guest g SET desired = 'stopped', reported = CASE WHEN reported <> 'stopped' THEN reported END
+FROM moving WHERE g.server_id = moving.server_id AND g.host = moving.source_host AND g.desired <> 'absent'
+"""
+
+
+async def take_over(tx: Connection, server_ids: Collection[str]) -> None:
+    """Have live migrations go on whose destinations have the guests already: the sources' are not to run any more."""
+    if server_ids:
+        await tx.execute(TAKE_OVER, list(server_ids))
+
+
 # The release before wrote no kind, but these sentences.
 RESTORE_SERVERS = f"""
 -- compute.restore_servers

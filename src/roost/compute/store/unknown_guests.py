@@ -53,7 +53,8 @@ LIST_UNKNOWN_GUESTS = """
 -- compute.list_unknown_guests
 SELECT u.server_id, u.host, u.attempt, u.listed_at, u.listed, coalesce(h.vcpus, 0) AS vcpus,
     EXISTS (SELECT FROM compute.guest g
-        WHERE g.server_id = u.server_id AND g.host = u.host AND g.desired = 'absent') AS destroying,
+        WHERE g.server_id = u.server_id AND g.host = u.host AND g.desired = 'absent' AND g.attempt >= u.attempt)
+        AS destroying,
     EXISTS (SELECT FROM compute.server s WHERE s.id = u.server_id) AS server_known
 FROM compute.unknown_guest u LEFT JOIN compute.host h ON h.name = u.host
 WHERE $1::text[] IS NULL OR u.host = ANY($1)
