@@ -232,12 +232,11 @@ def decide_guest_list(
     hosts. agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
     recovering: the records went back in time; then no guest is to be destroyed (R44).
     """
-    adopted, begun, lost, found_again, taken_over, disowned, gone = (set[GuestKey]() for _ in range(7))
+    adopted, begun, lost, found_again, disowned, gone = (set[GuestKey]() for _ in range(6))
     listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     for key, row in rows_by_key.items():
-        present = listed_by_key.get(key)
-        if present is None:
+        if (present := listed_by_key.get(key)) is None:
             begun_elsewhere = row.agent_id not in (None, agent_id)
             if begun_elsewhere and row.agent_id not in agents_alive:
                 (gone if row.desired == "absent" else disowned).add(key)
@@ -249,8 +248,6 @@ def decide_guest_list(
                 begun.add(key)
             if row.lost:
                 found_again.add(key)
-            if row.desired == "incoming" and present.state not in (None, "incoming"):
-                taken_over.add(key)
     superseded, unknown = [], []
     for key, present in listed_by_key.items():
         known = rows_by_key.get(key)
@@ -272,9 +269,23 @@ def decide_guest_list(
         gone=frozenset(gone),
         lost=frozenset(lost),
         found_again=frozenset(found_again),
-        taken_over=frozenset(taken_over),
+        taken_over=_list_taken_over(rows_by_key, listed_by_key),
         superseded=tuple(superseded),
         unknown=tuple(unknown),
+    )
+
+
+def _list_taken_over(
+    rows_by_key: Mapping[GuestKey, Guest], listed_by_key: Mapping[GuestKey, ListedGuest]
+) -> frozenset[GuestKey]:
+    """Return the guests that are to await memory, and do not: their hosts are further than the records."""
+    return frozenset(
+        key
+        for key, row in rows_by_key.items()
+        if row.desired == "incoming"
+        and (present := listed_by_key.get(key)) is not None
+        and present.attempt == row.attempt
+        and present.state not in (None, "incoming")
     )
 
 
