@@ -57,6 +57,13 @@ def find_lack() -> str | None:
     return None
 
 
+def find_lack_of_vlans() -> str | None:
+    """Return what this machine's kernel lacks for VLAN segments, None if nothing."""
+    link = "ip link add br0 type bridge && ip link add link br0 name br0.7 type vlan id 7"
+    made = subprocess.run(["unshare", "--net", "sh", "-c", link], capture_output=True, env={"PATH": PATH})
+    return None if made.returncode == 0 else "a kernel with 802.1Q (its module 8021q)"
+
+
 async def find_lack_of_image() -> str | None:
     """Return why there is no built-in image, None if there is one."""
     try:

@@ -36,9 +36,17 @@ def _ethernet(source: str, kind: int, body: bytes) -> bytes:
     return _mac(EVERYONE) + _mac(source) + struct.pack("!H", kind) + body
 
 
-def udp(source: str = ADDRESS, *, mac: str = MAC, sport: int = 5000, dport: int = 5001) -> bytes:
-    body = struct.pack("!4H", sport, dport, 8, 0)
-    addresses = ip_address(source).packed + ip_address("10.1.0.1").packed
+def udp(
+    source: str = ADDRESS,
+    *,
+    mac: str = MAC,
+    to: str = "10.1.0.1",
+    sport: int = 5000,
+    dport: int = 5001,
+    said: bytes = b"",
+) -> bytes:
+    body = struct.pack("!4H", sport, dport, 8 + len(said), 0) + said
+    addresses = ip_address(source).packed + ip_address(to).packed
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, 17, 0) + addresses
     total = sum(struct.unpack("!10H", head))
     total = (total & 0xFFFF) + (total >> 16)

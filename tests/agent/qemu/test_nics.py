@@ -151,6 +151,13 @@ def test_the_table_replaces_what_was_and_says_which_nics_are_up() -> None:
     assert f'"{TAP}" timeout' not in render_table([_nic()], {})
 
 
+def test_the_ends_of_a_vlans_bridge_are_kept_from_the_host() -> None:
+    segment = NicSegment(id="x", network_type="vlan", physical_network="rack1", segmentation_id=101)
+    assert "iifname @inside drop" in render_table([], {})
+    assert f'elements = {{ "rl{hash_of("x")}", "{TAP}" }}' in render_table([_nic(segment=segment)], {})
+    assert "rl" not in render_table([_nic()], {})
+
+
 def test_link_local_addresses_follow_from_macs() -> None:
     assert str(link_local(MAC)) == "fe80::5054:ff:fe00:2"
 

@@ -55,6 +55,11 @@ class SegmentPlan(Struct, frozen=True, kw_only=True):
         return f"rv{self.key}"
 
     @property
+    def tagged(self) -> str:
+        """Return the interface through which a VLAN's bridge reaches its physical network's."""
+        return f"rl{self.key}"
+
+    @property
     def interface_mac(self) -> str:
         """Return the MAC address of that end."""
         return high_mac(":".join(self.key[start : start + 2] for start in range(0, 12, 2)))
@@ -137,7 +142,7 @@ def vlan_commands(segment: SegmentPlan, present: Collection[str]) -> list[str]:
     """Return what makes of a VLAN's bridge what is not present, for `ip -batch`; nothing for another segment."""
     if segment.tag is None:
         return []
-    tagged = f"rl{segment.key}"
+    tagged = segment.tagged
     parts = {
         segment.bridge: f"link add {segment.bridge} type bridge",
         tagged: f"link add link {segment.uplink} name {tagged} type vlan id {segment.tag}",
@@ -246,8 +251,13 @@ CHAINS = """\
 	chain prerouting {
 		type filter hook prerouting priority -300; policy accept;
 		iifname "rt*" iifname != @up drop
+		iifname "rt*" ether type { 8021q, 8021ad } drop
 		iifname vmap @from
 		iifname "rt*" drop
+	}
+	chain input {
+		type filter hook input priority 0; policy accept;
+		iifname @inside drop
 	}
 	chain forward {
 		type filter hook forward priority 0; policy accept;
@@ -259,17 +269,25 @@ CHAINS = """\
 	chain postrouting {
 		type filter hook postrouting priority 0; policy accept;
 		oifname "rt*" oifname != @up drop
+		oifname "rt*" vlan id != 0 drop
+		oifname "rt*" ether type 8021ad drop
 	}
 }
 """
 
 
 def render_table(nics: Sequence[NicPlan], up: Mapping[str, int | None]) -> str:
-    """Return the whole table. up: tap -> whole seconds until it goes down by itself, None for never."""
+    """Return the whole table. up: tap -> whole seconds until it goes down by itself, None for never.
+
+    Its set `inside` has the ends of VLANs' bridges: a host forwards what comes from there, and takes none of it.
+    """
     elements = [f'"{tap}"' if ends_s is None else f'"{tap}" timeout {ends_s}s' for tap, ends_s in sorted(up.items())]
     jumps = [f'"{nic.tap}" : jump from-{nic.tap}' for nic in nics]
     text = BEGINNING
     text += f"\tset up {{\n\t\ttype ifname\n\t\tflags timeout\n{_elements(elements)}\t}}\n"
+    ends = {end for nic in nics if nic.segment.tag is not None for end in (nic.tap, nic.segment.tagged)}
+    inside = [f'"{end}"' for end in sorted(ends)]
+    text += f"\tset inside {{\n\t\ttype ifname\n{_elements(inside)}\t}}\n"
     for nic in nics:
         rules = "".join(f"\t\t{rule}\n" for rule in nic_rules(nic))
         text += f"\tchain from-{nic.tap} {{\n{rules}\t}}\n"
