@@ -47,17 +47,31 @@ def test_a_nic_of_a_flat_segment_is_on_its_physical_networks_bridge() -> None:
     assert all(len(name) < 16 for name in (nic.tap, nic.segment.interface, nic.segment.bridge))
 
 
-def test_a_vlan_has_a_bridge_of_its_own() -> None:
+def test_a_vlan_has_a_bridge_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "br0").mkdir()
+    (tmp_path / "br0" / "mtu").write_text("9000\n")
     segment = NicSegment(id="x", network_type="vlan", physical_network="rack1", segmentation_id=101)
     plan = _nic(segment=segment).segment
     key = hash_of("x")
     assert (plan.bridge, plan.uplink, plan.tag) == (f"rb{key}", "br0", 101)
     bridge, tagged = f"link add rb{key} type bridge", f"link add link br0 name rl{key} type vlan id 101"
-    plugged = [f"link set rl{key} master rb{key}", f"link set rl{key} up", f"link set rb{key} up"]
-    assert vlan_commands(plan, ["br0"]) == [bridge, tagged, *plugged]
-    assert vlan_commands(plan, ["br0", f"rb{key}"]) == [tagged, *plugged], "whatever a failure left is gone on from"
-    assert vlan_commands(plan, [f"rl{key}"]) == [bridge, *plugged]
-    assert vlan_commands(plan, [f"rb{key}", f"rl{key}"]) == plugged
+    plugged = [f"link set rl{key} mtu 9000 master rb{key}", f"link set rl{key} up", f"link set rb{key} up"]
+    assert vlan_commands(plan, ["br0"], tmp_path) == [bridge, tagged, *plugged]
+    assert vlan_commands(plan, ["br0", f"rb{key}"], tmp_path) == [tagged, *plugged], (
+        "whatever a failure left is gone on from"
+    )
+    assert vlan_commands(plan, [f"rl{key}"], tmp_path) == [bridge, *plugged]
+    assert vlan_commands(plan, [f"rb{key}", f"rl{key}"], tmp_path) == plugged
+
+
+def test_no_end_of_a_guest_lowers_the_mtu_of_a_physical_network(tmp_path: Path) -> None:
+    (tmp_path / "br0").mkdir()
+    (tmp_path / "br0" / "mtu").write_text("1500\n")
+    segment = NicSegment(id="x", network_type="vlan", physical_network="rack1", segmentation_id=101)
+    for mtu, expected in {1400: 1500, 9000: 9000}.items():
+        for words in ({}, {"segment": segment}):
+            nic = _nic(mtu=mtu, **words)
+            assert f"mtu {expected} master {nic.segment.bridge}" in plug_commands([nic], tmp_path)[0]
 
 
 def test_a_vlan_without_a_guest_goes_so_that_its_tag_is_free() -> None:

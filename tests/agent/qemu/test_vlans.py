@@ -255,3 +255,15 @@ def test_a_host_has_no_part_in_its_vlans(trunk: Trunk) -> None:
         trunk.send(name, head + ends + bytes(6) + ip_address(host.address).packed)
         answers = [frame for _, frame in trunk.listen() if frame[12:14] == head[12:14] and frame[21] == 2]
         assert answers == [], "who has the host's address"
+
+
+@pytest.mark.parametrize("mtu", [1500, 9000])
+def test_a_vlan_carries_what_its_network_is_said_to(site: Site, trunk: Trunk, mtu: int) -> None:
+    """Beside an untagged segment that carries less."""
+    for name, host in trunk.hosts.items():
+        host.call("ip", "link", "set", "rack1", "mtu", str(mtu))
+        site.in_router("ip", "link", "set", f"to-{name}", "mtu", str(mtu))
+    trunk.apply(flat={"mtu": 1400}, mtu=mtu)
+    for name in ("red-a", "blue-b"):
+        trunk.send(name, frame := GUESTS[name].says(said=bytes(mtu - 28)))
+        assert trunk.hearers(frame) == expected(GUESTS[name]), name

@@ -22,6 +22,7 @@ from roost.agent.drivers.qemu.nics import (
     LINKS,
     NicPlan,
     SegmentPlan,
+    end_mtu,
     keep_address_commands,
     list_vlans_left,
     run_ip,
@@ -39,7 +40,7 @@ RA_INTERVAL_S = 60
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 PREFIX_MIN = 64
 """dnsmasq takes no range of a larger subnet."""
-MTU_MIN_V6 = 1280
+MTU_MIN_V6, MTU_USUAL = 1280, 1500
 OPTION_BYTES = 255
 HOSTNAME = re.compile(
     r"(?!(?:[\d.]+[smhdw]?|ignore|infinite)\Z)[a-z0-9][a-z0-9_-]{0,62}(\.[a-z0-9_-]{1,63})*", re.IGNORECASE
@@ -70,7 +71,7 @@ def render_configuration(nics: Sequence[NicPlan], files: SegmentFiles) -> str:
         *("leasefile-ro", "dhcp-authoritative", "dhcp-ignore=tag:!known", "quiet-dhcp", "quiet-dhcp6", "quiet-ra"),
         *("user=nobody", "group=nogroup", f"pid-file={files.pid}", f"dhcp-hostsfile={files.hosts}"),
     ]
-    mtu = min((nic.mtu for nic in nics), default=1500)
+    mtu = min((nic.mtu for nic in nics), default=MTU_USUAL)
     for number, subnet in enumerate(subnets_of(nics)):
         lines += _subnet_lines(subnet, prefixes_of(subnet, nics), tag=f"s{number}", mtu=mtu)
     if any(line.startswith("dhcp-range=") and ":" in line.split(",")[1] for line in lines):
@@ -259,7 +260,8 @@ class Dhcp:
 
     async def _plug(self, segment: SegmentPlan) -> None:
         """Plug the segment's cable into its bridge, again if it is plugged. What of a VLAN lacks is made."""
-        words = f"{segment.interface} address {segment.interface_mac} master {segment.bridge} up"
+        mtu = end_mtu(segment, MTU_USUAL)
+        words = f"{segment.interface} address {segment.interface_mac} mtu {mtu} master {segment.bridge} up"
         kept = keep_address_commands([segment.bridge])
         await run_ip([*vlan_commands(segment, os.listdir(LINKS)), *kept, f"link set {words}"])
         self._plugged.add(segment.key)

@@ -138,7 +138,7 @@ def _allowed(port: GuestPort, network: NicNetwork) -> tuple[tuple[str, Addresses
 # What ip is told.
 
 
-def vlan_commands(segment: SegmentPlan, present: Collection[str]) -> list[str]:
+def vlan_commands(segment: SegmentPlan, present: Collection[str], links: Path = LINKS) -> list[str]:
     """Return what makes of a VLAN's bridge what is not present, for `ip -batch`; nothing for another segment."""
     if segment.tag is None:
         return []
@@ -149,7 +149,7 @@ def vlan_commands(segment: SegmentPlan, present: Collection[str]) -> list[str]:
     }
     return [
         *(command for name, command in parts.items() if name not in present),
-        f"link set {tagged} master {segment.bridge}",
+        f"link set {tagged} mtu {end_mtu(segment, 0, links)} master {segment.bridge}",
         f"link set {tagged} up",
         f"link set {segment.bridge} up",
     ]
@@ -179,9 +179,22 @@ def keep_address_commands(bridges: Iterable[str], links: Path = LINKS) -> list[s
     return commands
 
 
-def plug_commands(nics: Iterable[NicPlan]) -> list[str]:
+def end_mtu(segment: SegmentPlan, least: int, links: Path = LINKS) -> int:
+    """Return the MTU of a segment's end on its host: not below that of its physical network's bridge.
+
+    A bridge, unless it was given an MTU, sinks to the lowest of its ends, and all VLANs on it sink with it.
+    """
+    known = links / (segment.uplink or segment.bridge) / "mtu"
+    return max(least, int(known.read_text()) if known.exists() else 0)
+
+
+def plug_commands(nics: Iterable[NicPlan], links: Path = LINKS) -> list[str]:
     """Return what plugs taps into their bridges, for `ip -batch`."""
-    return [f"link set {nic.tap} address {high_mac(nic.mac)} mtu {nic.mtu} master {nic.segment.bridge}" for nic in nics]
+    return [
+        f"link set {nic.tap} address {high_mac(nic.mac)} mtu {end_mtu(nic.segment, nic.mtu, links)}"
+        f" master {nic.segment.bridge}"
+        for nic in nics
+    ]
 
 
 def high_mac(mac: str) -> str:
