@@ -74,6 +74,13 @@ def test_what_is_slow_or_without_a_network_is_told() -> None:
     ]
 
 
+def test_a_folder_whose_files_are_roots_alone_is_told() -> None:
+    lack = "QEMU's account for its owner: Operation not permitted"
+    findings = judge_host(replace(ASKED, disks=Path("/srv/disks")), HostFacts(**FACTS, has_disks=True, disks_lack=lack))
+    assert findings.notes == [f"No disk can have, in --disks /srv/disks, {lack}. NFS needs no_root_squash."]
+    assert findings.status == 1
+
+
 @pytest.mark.parametrize("words", [["rack1"], ["=br0"], ["rack1="], ["a=b", "a=c"], ["a=" + "b" * 16], ["a=../b"]])
 def test_a_bridge_that_is_none_is_refused(words: list[str]) -> None:
     with pytest.raises(BadRequest, match=f"--bridge {words[-1]}: expected PHYSNET=BRIDGE"):

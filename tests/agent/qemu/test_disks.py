@@ -11,7 +11,7 @@ from tests.agent.qemu.orders import SERVER_ID, make_order
 
 from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import Account
-from roost.agent.drivers.qemu.disks import GIB, Disks, size_command
+from roost.agent.drivers.qemu.disks import GIB, Disks, find_folder_lack, size_command
 from roost.agent.drivers.qemu.guest import append_ring
 from roost.agent.drivers.qemu.moves import BOUND, RATE_LEAST, RATE_MOST, rate_of
 from roost.seams.guests import DiskKept
@@ -72,3 +72,31 @@ async def test_a_disk_grows_with_no_more_rights_than_its_qemus(folder: Path, is_
     else:
         assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
         assert "virtual size: 1 GiB" in await run_program("qemu-img", "info", str(disk))
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_files_of_a_folder_cannot_have_is_found(folder: Path) -> None:
+    assert find_folder_lack(folder, ACCOUNT) is None
+    assert names_in(folder) == []
+    assert find_folder_lack(folder / "gone", ACCOUNT) == "a place: No such file or directory"
+
+
+async def test_a_disk_that_another_host_just_named_is_found_on_nfs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not there is remembered until this host changes the folder, or 30 s later."""
+    disks, disk = Disks(folder, "h2", ACCOUNT), Disks(folder, "h1", ACCOUNT).path(SERVER_ID)
+    await run_program(*size_command("create", folder / "hidden", 1))
+    os.chown(folder / "hidden", ACCOUNT.uid, ACCOUNT.gid)
+
+    def touch(path: Path) -> None:
+        path.write_bytes(b"")
+        (folder / "hidden").rename(disk)
+
+    monkeypatch.setattr(Path, "touch", touch)
+    assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1", needed=False)))
+    assert disks.path(SERVER_ID).samefile(disk)
+    assert names_in(folder) == [f"{SERVER_ID}.h1.qcow2", f"{SERVER_ID}.h2.qcow2"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import CPU_BY_ACCEL, KERNEL_LINE, PROGRAM, Account, Machine, find_versioned
+from roost.agent.drivers.qemu.disks import find_folder_lack
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.image import BUSYBOX, CACHE, ensure_image, is_cached
 from roost.agent.drivers.qemu.moves import Contexts
@@ -59,7 +60,10 @@ class HostAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """What a machine has. bridges: of those that were asked for. accel: what guests run under; None: not known yet."""
+    """What a machine has. bridges: of those that were asked for. accel: what guests run under; None: not known yet.
+
+    disks_lack: what no file can have in the folder of the disks.
+    """
 
     is_root: bool
     programs: frozenset[str]
@@ -71,6 +75,7 @@ class HostFacts:
     accel: str | None
     state: Path
     has_disks: bool = False
+    disks_lack: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,8 @@ def judge_host(asked: HostAsked, facts: HostFacts) -> Findings:
         )
     if asked.disks is not None and not facts.has_disks:
         lacks.append(f"There is no folder --disks {asked.disks}: mount what the hosts share")
+    if facts.disks_lack is not None:
+        notes.append(f"No disk can have, in --disks {asked.disks}, {facts.disks_lack}. NFS needs no_root_squash.")
     for network, bridge in sorted(asked.bridges.items()):
         if bridge in facts.bridges:
             fine.append(f"Physical network {network} is on bridge {bridge}.")
@@ -128,18 +135,20 @@ def judge_host(asked: HostAsked, facts: HostFacts) -> Findings:
 
 def gather_facts(asked: HostAsked, state: Path, *, accel: str | None) -> HostFacts:
     """Return what this machine has."""
-    path = search_path()
+    path, account, is_root = search_path(), find_account(asked.account), os.geteuid() == 0
+    disks = asked.disks if asked.disks is not None and asked.disks.is_dir() else None
     return HostFacts(
-        is_root=os.geteuid() == 0,
+        is_root=is_root,
         programs=frozenset(program for program in PACKAGES if shutil.which(program, path=path)),
         has_busybox=any(busybox.exists() for busybox in BUSYBOX),
         has_tun=os.access(TUN, os.R_OK | os.W_OK),
-        has_account=find_account(asked.account) is not None,
+        has_account=account is not None,
         bridges=frozenset(item for item in asked.bridges.values() if Path("/sys/class/net", item, "bridge").is_dir()),
         image_is_cached=is_cached(),
         accel=accel,
         state=state.absolute(),
-        has_disks=asked.disks is not None and asked.disks.is_dir(),
+        has_disks=disks is not None,
+        disks_lack=find_folder_lack(disks, account) if is_root and account and disks else None,
     )
 
 

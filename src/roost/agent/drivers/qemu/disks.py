@@ -5,7 +5,11 @@ hosts that have one folder see each other's. A name is a hard link: the disk goe
 deletes one takes it from nobody else.
 """
 
+import contextlib
+import fcntl
 import os
+import struct
+import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,6 +29,23 @@ GIB = 1024**3
 def size_command(verb: str, disk: Path, size_gb: int) -> list[str]:
     """Return what makes an empty disk of that size (`create`), or one as large as that (`resize`)."""
     return ["qemu-img", verb, "-q", "-f", FORMAT, str(disk), f"{size_gb}G"]
+
+
+def find_folder_lack(folder: Path, account: Account) -> str | None:
+    """Return what disks need and no file can have in a folder, and why; None if nothing."""
+    lack = "a place"
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".roost-") as file:
+            lack = "QEMU's account for its owner"
+            os.chown(file.name, account.uid, account.gid)
+            lack = "a second name"
+            os.link(file.name, f"{file.name}-2")
+            os.unlink(f"{file.name}-2")
+            lack = "a lock"
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as error:
+        return f"{lack}: {error.strerror}"
+    return None
 
 
 class Disks:
@@ -82,8 +103,19 @@ class Disks:
             path.unlink(missing_ok=True)
 
     def _find(self, order: GuestOrder) -> Path | None:
-        path = None if order.disk is None else self.path(order.server_id, order.disk.host)
-        return path if path is not None and path.exists() else None
+        if order.disk is None:
+            return None
+        path = self.path(order.server_id, order.disk.host)
+        if not path.exists():
+            self._look_anew()
+        return path if path.exists() else None
+
+    def _look_anew(self) -> None:
+        """Change the folder, for a client of NFS to see it as it is: it remembers for 30 s what it did not find."""
+        seen = self._folder / f".{quote(self._host, safe='')}.look"
+        with contextlib.suppress(OSError):
+            seen.touch()
+            seen.unlink()
 
     def _half(self, server_id: str) -> Path:
         return self.path(server_id).with_suffix(".new")
