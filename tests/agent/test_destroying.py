@@ -126,7 +126,7 @@ async def test_an_order_for_a_guest_that_goes_waits_until_it_is_gone(compute: Co
 class StaleDriver(StuckDriver):
     """Its disks are on a file server that is gone."""
 
-    def expect(self, order: GuestOrder) -> MemorySource | None:
+    async def expect(self, order: GuestOrder) -> MemorySource | None:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 

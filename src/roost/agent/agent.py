@@ -347,7 +347,7 @@ class Agent:
         """
         meeting, failure = None, None
         try:
-            meeting = self._driver.expect(order)
+            meeting = await self._driver.expect(order)
         except OSError as error:
             failure = error
         while True:

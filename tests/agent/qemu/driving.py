@@ -31,7 +31,7 @@ async def obey(driver: QemuDriver, line: dict[str, Any]) -> Any:
         case "list":
             return msgspec.to_builtins(driver.list_guests())
         case "expect":
-            return msgspec.to_builtins(driver.expect(msgspec.convert(line["order"], GuestOrder)))
+            return msgspec.to_builtins(await driver.expect(msgspec.convert(line["order"], GuestOrder)))
         case "hurry":
             return driver.hurry((line["server"], line["host"]))
         case "own":

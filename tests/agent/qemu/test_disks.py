@@ -1,8 +1,10 @@
 """Commands about disks, and the ring of a console."""
 
+import asyncio
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +74,24 @@ async def test_a_disk_grows_with_no_more_rights_than_its_qemus(folder: Path, is_
     else:
         assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
         assert "virtual size: 1 GiB" in await run_program("qemu-img", "info", str(disk))
+
+
+async def test_a_folder_whose_server_is_gone_holds_up_nobody_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a launch that is cancelled meanwhile has ended once nothing of it can be written any more."""
+    disks, is_asked, is_back = Disks(folder, "h2", ACCOUNT), threading.Event(), threading.Event()
+    Disks(folder, "h1", ACCOUNT).path(SERVER_ID).touch()
+    monkeypatch.setattr(Path, "hardlink_to", lambda _own, _path: [is_asked.set(), is_back.wait(10)])
+    launching = asyncio.create_task(disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1"))))
+    while not is_asked.is_set():
+        await asyncio.sleep(0.01)
+    launching.cancel()
+    await asyncio.wait([launching], timeout=0.1)
+    assert not launching.done()
+    is_back.set()
+    with pytest.raises(asyncio.CancelledError):
+        await launching
 
 
 def names_in(folder: Path) -> list[str]:

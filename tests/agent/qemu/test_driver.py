@@ -265,7 +265,7 @@ async def test_a_source_is_told_why_its_guest_cannot_come(tmp_path: Path, monkey
     driver._point = MeetingPoint("127.0.0.1")
     await driver._point.open()
     order = make_order("incoming", attempt=2)
-    source = driver.expect(order)
+    source = await driver.expect(order)
     assert source is not None
     driver.guest.change_order(order, driver.guest.nics)
     receiving = asyncio.create_task(driver._receive(driver.guest))

@@ -72,10 +72,10 @@ class Driver(Protocol):
         is called then, and after every failure.
         """
 
-    def expect(self, order: GuestOrder) -> MemorySource | None:
+    async def expect(self, order: GuestOrder) -> MemorySource | None:
         """Return where the memory, or the disk, of a guest is awaited that is to be launched; None: nothing is sent.
 
-        Called on the event loop: it must not block.
+        Raises OSError where its disks cannot be seen.
         """
 
     def hurry(self, key: GuestKey) -> None:

@@ -196,7 +196,7 @@ class FakeDriver(AgentState):
         finally:
             self._copies.pop(key, None)
 
-    def expect(self, order: GuestOrder) -> MemorySource | None:
+    async def expect(self, order: GuestOrder) -> MemorySource | None:
         """Return None: the source sends nothing."""
         return None
 

@@ -5,12 +5,15 @@ hosts that have one folder see each other's. A name is a hard link: the disk goe
 deletes one takes it from nobody else.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
 import struct
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +27,7 @@ from roost.seams.agent import GuestOrder
 
 FORMAT = "qcow2"
 GIB = 1024**3
+T = TypeVar("T")
 
 
 def size_command(verb: str, disk: Path, size_gb: int) -> list[str]:
@@ -48,8 +52,27 @@ def find_folder_lack(folder: Path, account: Account) -> str | None:
     return None
 
 
+async def _in_thread(work: Callable[..., T], *arguments: object) -> T:
+    """Return what is returned in a thread. Whoever is cancelled waits for its end: it must not write later."""
+    working = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
+
+
+def _replace(own: Path, path: Path) -> None:
+    """Have a name be one of another disk."""
+    own.unlink(missing_ok=True)
+    own.hardlink_to(path)
+
+
 class Disks:
-    """The folder of the disks. host: whose guests' they are. account: QEMU's."""
+    """The folder of the disks. host: whose guests' they are. account: QEMU's.
+
+    It is looked into in threads: where its server has vanished, a look ends once that is back.
+    """
 
     def __init__(self, folder: Path, host: str, account: Account) -> None:
         self._folder, self._host, self._account = folder, host, account
@@ -58,23 +81,25 @@ class Disks:
         """Return the name that a server's disk has for a host; None for this one."""
         return self._folder / f"{server_id}.{quote(host or self._host, safe='')}.{FORMAT}"
 
-    def is_awaited(self, order: GuestOrder) -> bool:
+    async def is_awaited(self, order: GuestOrder) -> bool:
         """Return whether a guest can only go on with a disk that is not to be seen from here."""
-        return order.disk_gb > 0 and order.disk is not None and order.disk.needed and self._find(order) is None
+        if not order.disk_gb or order.disk is None or not order.disk.needed:
+            return False
+        return await _in_thread(self._find, order) is None
 
     async def have(self, order: GuestOrder, point: MeetingPoint) -> None:
         """Have the disk be what the order says: the one that goes on, from where it is, or a new one.
 
         Raises LaunchFailed, OSError.
         """
-        if self.is_awaited(order):
+        if await self.is_awaited(order):
             if order.keeps_disk:
                 raise LaunchFailed("the server's root disk is not on this host any more: a rebuild begins it anew")
             half = self._half(order.server_id)
             has_disk = await point.get(order.key).receive_disk(half)
-            self._give(half)
+            await _in_thread(self._give, half)
             await (self._grow(half, order.disk_gb) if has_disk else self._create(half, order.disk_gb))
-            self._finish(order.server_id)
+            await _in_thread(self._finish, order.server_id)
             point.forget(order.key)
         else:
             await self.take_or_create(order)
@@ -84,16 +109,15 @@ class Disks:
 
         Raises ProgramFailed, OSError.
         """
-        own, path = self.path(order.server_id), self._find(order)
         if not order.disk_gb:
             return False
+        own, path = self.path(order.server_id), await _in_thread(self._find, order)
         if path is None:
             await self._create(self._half(order.server_id), order.disk_gb)
-            self._finish(order.server_id)
+            await _in_thread(self._finish, order.server_id)
             return False
         if path != own:
-            own.unlink(missing_ok=True)
-            own.hardlink_to(path)
+            await _in_thread(_replace, own, path)
         await self._grow(own, order.disk_gb)
         return True
 

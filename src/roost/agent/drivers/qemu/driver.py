@@ -330,11 +330,11 @@ class QemuDriver(AgentState):
 
     # Migration.
 
-    def expect(self, order: GuestOrder) -> MemorySource | None:
+    async def expect(self, order: GuestOrder) -> MemorySource | None:
         """Return where the memory, or the disk, of a guest is awaited that is to be launched."""
         guest = self._guests.get(order.key)
         is_new = guest is None or guest.meta.order.attempt != order.attempt
-        awaits = order.desired == "incoming" or (is_new and self._disks.is_awaited(order))
+        awaits = order.desired == "incoming" or (is_new and await self._disks.is_awaited(order))
         return self._point.expect(order.key) if awaits else None
 
     def hurry(self, key: GuestKey) -> None:
