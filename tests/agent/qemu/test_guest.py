@@ -126,7 +126,10 @@ def test_a_process_is_found_by_its_number_also_where_an_older_agent_had_it(tmp_p
     guest = ScriptedGuest(tmp_path, io_status="ok", halts_again=False)
     words = ["-uuid", guest.meta.order.server_id, monitor_option(guest.files)]
     (tmp_path / "run").mkdir()
-    with subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=subprocess.PIPE) as process:
+    program = [sys.executable, "-c", "print(flush=True); input()", *words]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         assert guest.find_process() is None
         (tmp_path / place).write_text(f"{process.pid}\n")
         assert guest.find_process() == process.pid
