@@ -291,6 +291,11 @@ async def a_provider_shrinks_only_to_what_is_in_use_of_it(placement: AuditedPlac
     assert await placement.fit_providers(left(2, 0)) == []
     assert await placement.list_usages([SEGMENT, NOWHERE]) == {SEGMENT: {IPV4_ADDRESS: (2, 2)}}
     assert (await placement.get_providers([SEGMENT]))[SEGMENT].traits == before[SEGMENT].traits
+    await placement.ensure_providers(left(1))
+    assert await placement.fit_providers(left(0)) == [SEGMENT]
+    assert await placement.fit_providers([gone]) == [SEGMENT]
+    assert await placement.fit_providers(left(1)) == []
+    assert await placement.list_usages([SEGMENT]) == {SEGMENT: {IPV4_ADDRESS: (1, 2)}}
 
 
 async def managed_placement_aggregates_alone_change(placement: AuditedPlacement) -> None:

@@ -487,3 +487,24 @@ async def test_what_is_published_while_a_pool_is_held_whole_leaves_nothing(cloud
     (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
     (planned,) = plan_host([guest("10.1.0.2")], Host("h1", frozenset()), {"10.1.0.2": [place("10.1.0.2")]}).ports
     assert not is_held(port, set(planned.listed), planned)
+
+
+async def test_pools_grow_while_more_is_promised_than_unknown_guests_leave(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.2", "10.0.0.3")])
+    await cloud.client.set_hosts({"h1": []})
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+    server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", network_id=network.id))
+    for port in await cloud.ensure(server):
+        assert await cloud.claim([port.id], network.id)
+    await hold(cloud, guest("10.0.0.2"))
+    with pytest.raises(SubnetInUse):
+        await set_pools(cloud, subnet.id, (2, 2))
+    await set_pools(cloud, subnet.id, (2, 2), (3, 3))
+    await set_pools(cloud, subnet.id, (3, 3))
+    await set_pools(cloud, subnet.id, (2, 9))
+    assert await cloud.used(network.id) == (7, 2)
+
+
+async def set_pools(cloud: Cloud, subnet_id: str, *ends: tuple[int, int]) -> None:
+    pools = tuple((f"10.0.0.{first}", f"10.0.0.{last}") for first, last in ends)
+    await subnets.update_subnet(cloud.networks, subnet_id, SubnetChanges(pools=pools))

@@ -246,7 +246,7 @@ async def fit_providers(elsewhere: Elsewhere, states: Sequence[ProviderState]) -
             if usages.resource_provider_generation != present.resource_provider_generation:
                 raise _Changed
             try:
-                if not fits(usages.usages, inventories):
+                if not fits(usages.usages, inventories, present.inventories):
                     raise InventoryInUse
                 await _put_inventories(elsewhere, uuid, present, inventories)
             except InventoryInUse:

@@ -396,6 +396,7 @@ class ProviderClient(Protocol):
     async def fit_providers(self, states: Sequence[ProviderState]) -> list[str]:
         """Make providers as said if all that is in use fits; else leave all, and return those where it does not.
 
+        A class of which more is in use than there is fits as long as it loses no capacity.
         Decided and written with the generation that the uses were read at; one that does not exist is left out.
 
         Remote: GET /resource_providers/{uuid}/inventories and /usages, then PUT /resource_providers/{uuid}/inventories.

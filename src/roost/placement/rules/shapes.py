@@ -33,10 +33,17 @@ def decide_shape(state: ProviderState, row: ProviderRow) -> tuple[ShapeChange | 
     return (None if change == no_change(row, generation_steps=1) else change), in_use
 
 
-def fits(used: Mapping[str, int], inventories: Mapping[str, Inventory]) -> bool:
-    """Return whether all that is in use, by resource class, is within the capacity of these inventories."""
+def fits(
+    used: Mapping[str, int], inventories: Mapping[str, Inventory], inventories_before: Mapping[str, Inventory]
+) -> bool:
+    """Return whether what is in use of each resource class is within its capacity, or loses none.
+
+    More than there is may be in use before: what an unknown guest has may be promised to a build by then.
+    """
     return all(
-        amount <= (inventories[name].capacity if name in inventories else 0) for name, amount in used.items() if amount
+        amount == 0
+        or (name in inventories and min(amount, inventories_before[name].capacity) <= inventories[name].capacity)
+        for name, amount in used.items()
     )
 
 

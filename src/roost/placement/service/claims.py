@@ -203,7 +203,11 @@ async def fit_providers(ledger: Ledger, states: Sequence[ProviderState]) -> list
     async with ledger.database.transaction() as tx:
         rows = await providers_store.lock_provider_rows(tx, sorted(state.uuid for state in states))
         states_known = [state for state in states if state.uuid in rows]
-        unfit = [state.uuid for state in states_known if not fits(rows[state.uuid].used, state.inventories or {})]
+        unfit = [
+            state.uuid
+            for state in states_known
+            if not fits(rows[state.uuid].used, state.inventories or {}, rows[state.uuid].inventories)
+        ]
         if not unfit:
             shapes = [decide_shape(state, rows[state.uuid])[0] for state in states_known]
             await write_shapes(ledger, tx, [shape for shape in shapes if shape is not None])
