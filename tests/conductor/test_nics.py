@@ -319,3 +319,27 @@ async def test_a_guest_that_begins_with_a_port_that_its_build_lost_keeps_its_add
     await world.run()
     await reconcile_once(world.networks)
     await ports.create_port(world.networks, request)
+
+
+async def test_a_guest_that_is_made_with_a_port_that_its_build_lost_keeps_its_address(world: World) -> None:
+    """Its order names the port still, whose NIC it is told of no more: its server has never run."""
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server_id,) = await world.boot(network.id)
+    await world.conduct()
+    (port,) = await ports.list_ports(world.networks, PortFilter(device_ids=(server_id,)))
+    guest = Guest(world, await server_service.get_server(world.compute, server_id), port)
+    await world.delete(server_id)
+    await delete(guest)
+    (order,) = await guest.orders()
+    assert order.ports[0].addresses == (guest.address,)
+    await guest.say(order, "begun")
+    await guest.obey()
+    await reconcile_once(world.networks)
+    with pytest.raises(IpAddressAlreadyAllocated):
+        await guest.take()
+    await world.conduct()
+    with pytest.raises(IpAddressAlreadyAllocated):
+        await guest.take()
+    await world.run()
+    await reconcile_once(world.networks)
+    await guest.take()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
 from roost.compute.store.history import keep_servers
+from roost.compute.store.nics import RAN
 from roost.compute.store.recovery import FOLLOWS, LAST_EPOCH
 from roost.compute.store.unknown_guests import HAS_ADDRESS, UNKNOWN_ELSEWHERE, list_servers_with_unknown_guests
 from roost.platform.database import Connection
@@ -298,13 +299,15 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
     return {row.pop("server_id"): Launch(**row) for row in rows}
 
 
-GET_SERVER_STATES = """-- compute.get_server_states
+# R50. A guest whose server has never run is not told of its ports: it has what it was made with.
+GET_SERVER_STATES = f"""-- compute.get_server_states
 SELECT asked.id, coalesce(s.status <> 'BUILD' AND (s.status <> 'ERROR' OR s.host IS NOT NULL), false)
     OR (s.id IS NOT NULL AND w.server_id IS NOT NULL) OR guests.remain AS claiming,
     w.server_id IS NOT NULL AS unfinished,
     ARRAY(SELECT g.host FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host
-        WHERE g.server_id = asked.id AND g.nics_reported <> g.nics_version AND g.fenced_by IS NULL
-        AND NOT coalesce(h.forced_down, false)) AS hosts_plugged
+        WHERE g.server_id = asked.id AND g.fenced_by IS NULL AND NOT coalesce(h.forced_down, false)
+        AND (g.nics_reported <> g.nics_version
+            OR NOT EXISTS (SELECT FROM compute.server WHERE id = g.server_id AND {RAN}))) AS hosts_plugged
 FROM unnest($1::uuid[]) AS asked (id)
 LEFT JOIN compute.server s ON s.id = asked.id
 LEFT JOIN compute.work w ON w.server_id = asked.id
