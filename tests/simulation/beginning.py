@@ -25,6 +25,8 @@ VCPUS = 3
 """Of each host."""
 SUBNETS = ("10.1.0", "10.2.0", "10.9.0")
 """Of the routed network's racks, and of the other network."""
+SECOND = ("10.1.1", "10.2.1", "10.9.1")
+"""Of the same, once an operator has made them."""
 TABLES = """
 SELECT format('%I.%I', table_schema, table_name) AS name,
     string_agg(quote_ident(column_name), ', ') FILTER (WHERE is_generated = 'NEVER') AS columns

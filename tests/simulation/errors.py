@@ -95,7 +95,7 @@ def note_room(story: Story, row: Mapping[str, Any]) -> None:
             continue
         server_want = waiting.get(server.id)
         named = server_want is not None and server_want.named
-        named = named and str(server.fault).startswith(("Port ", "IP address "))
+        named = named and str(server.fault).startswith(("Port ", "IP address ", "10."))
         assert server.fault or server.id in story.harmed, f"in ERROR without a fault: {server.id}"
         explained = named or server.id in excused | story.roomless
         assert explained, f"in ERROR with room everywhere: {server}, {hosts_free}, {free}"

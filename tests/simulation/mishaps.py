@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from tests.conductor.world import BY
-from tests.simulation import errors, looks, users
+from tests.simulation import errors, looks, pools, users
 from tests.simulation.beginning import HOSTS, VCPUS
 from tests.simulation.chance import SKEW_S_MAX
 from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
@@ -129,6 +129,15 @@ async def interrupted(story: Story) -> None:
     story.focus = plan.server_ids
     await meanwhile(story, WHILE_SLOW, story.random.choice((1, 1, 2, 3)))
     await _wake(story, plan)
+
+
+async def outcut(story: Story) -> None:
+    """A conductor is slow after it has claimed, and the pools are changed that it has claims of."""
+    await users.boot(story)
+    plan = await _misconduct(story, Fate.SLEEPS_AFTER, Plan(Fate.SLEEPS_AFTER, 1, only="claim"))
+    if plan.asleep.is_set():
+        await pools.change_pools(story)
+        await _wake(story, plan)
 
 
 async def doubted(story: Story) -> None:
@@ -255,6 +264,8 @@ async def send_late(story: Story) -> None:
         story.random.shuffle(story.hosts.late)
         agent, report = story.hosts.late.pop()
         story.note(report.host, "reports late:", report.server_id, report.state)
+        if not story.hosts.agents.has_agent(report.host, agent):
+            story.copied_s = story.passed_s
         await story.hosts.send([report], agent)
 
 
@@ -432,11 +443,11 @@ async def reconcile(story: Story) -> None:
 
 WHILE_OVERTAKEN: Mapping[Step, float] = {
     conduct: 7, all_hosts: 4, all_fail: 2, host_turn: 2, users.move: 3, users.end_move: 2, users.delete: 1,
-    users.power: 1, users.abort: 0.5, cut_off: 0.5, let_time_pass: 1,
+    users.power: 1, users.abort: 0.5, cut_off: 0.5, let_time_pass: 1, pools.change_pools: 2,
 }  # fmt: skip
 WHILE_SLOW: Mapping[Step, float] = {
     users.delete: 3, users.delete_port: 1, users.change_port: 1, users.abort: 1, users.power: 1, all_hosts: 3,
-    host_turn: 2, send_late: 1, lose_power: 0.5, come_back: 1,
+    host_turn: 2, send_late: 1, lose_power: 0.5, come_back: 1, pools.change_pools: 4,
 }  # fmt: skip
 WHILE_MOVING: Mapping[Step, float] = {conduct: 6, all_hosts: 3, all_fail: 3, host_turn: 1}
 AFTER_DISASTER: Mapping[Step, float] = {conduct: 6, all_hosts: 5, misconduct: 2, come_back: 2, let_time_pass: 1}

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
@@ -44,15 +45,18 @@ from roost.compute.store import work as work_store
 from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
 from roost.network.model.ports import PortChanges, PortFilter
+from roost.network.rules import capacity as capacity_rules
 from roost.network.rules import port_bindings
-from roost.network.service import Networks, leaving
+from roost.network.service import Networks, leaving, releases
 from roost.network.service import builds as port_builds
+from roost.network.service import capacity as capacity_service
 from roost.network.service import moves as port_moves
 from roost.network.service.ports import list_ports, update_port
 from roost.network.store import addresses as address_store
 from roost.network.store import claims as claim_store
 from roost.network.store import notices as notice_store
 from roost.placement.rules import claims
+from roost.placement.service import claims as claim_service
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 from roost.seams.network import Nic
@@ -158,6 +162,18 @@ async def unassigning(networks: Networks, server_ids: Sequence[str]) -> None:
         await update_port(networks, port.id, PortChanges(fixed_ips=()))
 
 
+def counting_without(**left_out: int) -> Callable[[], AbstractContextManager[Any]]:
+    """Count capacity without one of its parts."""
+    return lambda: patch.object(
+        capacity_rules, "count_capacity", lambda **counts: COUNT_CAPACITY(**{**counts, **left_out})
+    )
+
+
+async def none_due(*_arguments: Any) -> set[str]:
+    """Have the ledger told of all."""
+    return set()
+
+
 def another_each_time(nic: Nic, _server_id: str) -> str:
     """Make a new port at each try."""
     return nic.port_id or str(uuid4())
@@ -213,6 +229,8 @@ FENCED_BY_SILENCE = move_store.FENCE_GUESTS.replace("host.forced_down OR", "host
 CONFIRMED_BY_SILENCE = move_store.WITHDRAW_ELSEWHERE.replace(
     "h.silent AND g.desired = g.reported AND g.desired IN ('stopped', 'suspended', 'incoming')", "h.silent"
 )
+COUNT_CAPACITY, STATE_OF = capacity_rules.count_capacity, capacity_service._state
+CLAIM_MOVED = address_store.MARK_ANEW.replace("w.claimed_wanted", "w.claimed_wanted AND w.in_pool_wanted")
 FREED = address_store.GIVE_UP.replace("WHERE p.device_owner", "WHERE false AND p.device_owner")
 QUIET_ONLY = replace(action_rules.EVACUATE, task_states=action_rules.QUIET)
 WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for stage, carry in pipeline.STAGES)
@@ -267,6 +285,16 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a server with a disk is shelved on its host": lambda: patch.object(action_rules, "find_rule_in_place", nothing),
     "a shelved server keeps its addresses": lambda: patch.object(LocalNetwork, "unbind_ports", method(unassigning)),
     "compute hears of ports that changed": lambda: patch.object(notice_store, "insert_notices", do_nothing),
+    "a cut leaves what is promised": lambda: patch.object(claim_service, "fits", lambda *_: True),
+    "what a cut is to give counts later": lambda: patch.object(
+        capacity_service, "_state", lambda uuid, source, _coming: STATE_OF(uuid, source, {})
+    ),
+    "what is claimed outside the pools counts": counting_without(claimed_outside=0),
+    "what is held unclaimed in the pools is reserved": counting_without(unclaimed_inside=0),
+    "no change of pools moves a claim": lambda: patch.object(address_store, "MARK_ANEW", CLAIM_MOVED),
+    "the ledger is told before a claim outside the pools goes": lambda: patch.object(
+        releases, "publications", SimpleNamespace(list_due=none_due)
+    ),
     "an intent comes before a claim": lambda: patch.object(claim_store, "insert_intents", do_nothing),
     "a port's id is its server's at each try": lambda: patch.object(Nic, "port_id_of", another_each_time),
 }

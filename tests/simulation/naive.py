@@ -1,4 +1,4 @@
-"""What each request of a server or a port should have been answered, by tables that know nothing of how Roost works."""
+"""What each request of a server, port or subnet should have been answered, by tables that know nothing of Roost."""
 
 from typing import NamedTuple
 
@@ -107,3 +107,27 @@ def expect_port(action: str, view: PortView | None, *, mac: str = "") -> bool | 
     if view.stages & RESERVED:
         return False
     return not (action == "change MAC" and (view.bound or mac in view.macs_taken))
+
+
+class PoolsView(NamedTuple):
+    """What anybody can see of a provider whose pools are to change.
+
+    held: addresses that keep a subnet from its delete. promised: claims that have no address yet: of builds, of ports
+    that are being made, of who died. leaving: claims on their way back. lost: free addresses that the change takes;
+    kept: those that it leaves.
+    """
+
+    held: int = 0
+    promised: int = 0
+    leaving: int = 0
+    lost: int = 0
+    kept: int = 0
+
+
+def expect_pools(view: PoolsView) -> bool | None:
+    """Return whether a change of pools is done; None where a build may keep a claim that is on its way back."""
+    if view.held:
+        return False
+    if not view.lost or view.promised + view.leaving <= view.kept:
+        return True
+    return False if view.promised > view.kept else None

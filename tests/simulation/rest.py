@@ -4,7 +4,7 @@ from functools import partial
 
 from tests.conductor.world import BY
 from tests.invariants import assert_books_agree
-from tests.simulation import errors, looks, mishaps, restores
+from tests.simulation import errors, looks, mishaps, pools, restores
 from tests.simulation.story import Story
 from tests.simulation.users import POWER
 
@@ -155,6 +155,7 @@ async def check(story: Story) -> None:
     """Ledger = addresses = ports = servers = guests; and nobody lost what was promised to them."""
     await assert_books_agree(story.world.database)
     await looks.look_at_guests(story)
+    await pools.check_capacity(story)
     await restores.check_unbroken(story)
     async with story.world.database.connection() as connection:
         servers = {row["id"]: row for row in await connection.fetch("SELECT id, host, status FROM compute.server")}

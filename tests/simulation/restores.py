@@ -8,7 +8,7 @@ from copy import deepcopy
 from functools import partial
 
 from msgspec.structs import replace
-from tests.simulation import errors, looks, mishaps, users
+from tests.simulation import errors, looks, mishaps, pools, users
 from tests.simulation.hosts import Turn
 from tests.simulation.mishaps import Step
 from tests.simulation.story import Story, find_refusal
@@ -28,6 +28,8 @@ PROMOTED_SHARE = 0.5
 ADOPTED_SHARE = 0.6
 SLOW_SHARE = 0.3
 BUILT_SHARE = 0.5
+GOING = "SELECT server_id::text, host, attempt FROM compute.guest WHERE desired = 'absent'"
+"""Guests that are to go, as the dump has it: fenced, or their servers had left or were being deleted."""
 ANOTHER = "UPDATE compute.database_seen SET fingerprint = 'another'"
 
 
@@ -73,7 +75,9 @@ async def _go_back(story: Story) -> None:
         setattr(story, name, value)
     story.addresses, story.rooms, story.vcpus_moving, story.focus = {}, {}, 0, []
     story.harmed.update(story.servers)
-    story.hosts.kept = {(*key, guest.attempt) for key, guest in story.hosts.guests.items()}
+    async with story.world.database.connection() as connection:
+        going = {tuple(row) for row in await connection.fetch(GOING)}
+    story.hosts.kept = {(*key, guest.attempt) for key, guest in story.hosts.guests.items()} - going
     story.addresses_restored = await looks.list_addresses(story)
     story.restored = story.recovering = True
     await _say_who_serves(story)
@@ -172,12 +176,13 @@ async def _is_served(story: Story, agent: AgentIdentity, hosts: list[str]) -> bo
 WHILE_FORGOTTEN: Mapping[Step, float] = {
     users.boot: 6, users.power: 2, users.move: 6, users.end_move: 2, users.delete: 2, mishaps.conduct: 14,
     mishaps.misconduct: 2, mishaps.all_hosts: 14, mishaps.host_turn: 4, mishaps.let_time_pass: 1, mishaps.reconcile: 1,
+    pools.change_pools: 2,
 }  # fmt: skip
 WHILE_RECOVERING: Mapping[Step, float] = {
     users.boot: 3, users.power: 1, users.move: 1, mishaps.conduct: 5, mishaps.host_turn: 4, mishaps.all_hosts: 2,
-    mishaps.let_time_pass: 1, mishaps.reconcile: 2, mishaps.restart_agent: 1,
+    mishaps.let_time_pass: 1, mishaps.reconcile: 2, mishaps.restart_agent: 1, pools.change_pools: 1,
 }  # fmt: skip
 WHILE_UNKNOWN: Mapping[Step, float] = {
     users.boot: 4, users.power: 1, users.delete: 3, mishaps.conduct: 6, mishaps.all_hosts: 4, mishaps.host_turn: 1,
-    mishaps.reconcile: 1,
+    mishaps.reconcile: 1, pools.change_pools: 1,
 }  # fmt: skip

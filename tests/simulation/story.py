@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 from tests.conductor.world import BY, World
-from tests.simulation.beginning import HOSTS, SUBNETS, Beginning
+from tests.simulation.beginning import HOSTS, SECOND, SUBNETS, Beginning
 from tests.simulation.chance import SeededEnv
 from tests.simulation.effects import Partition, Plan
 from tests.simulation.hosts import Hosts
@@ -21,12 +21,14 @@ from roost.network.errors import PortChanged
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 
-RACKS = dict(zip(SUBNETS, ("rack1", "rack2"), strict=False))
+RACKS = dict(zip(SUBNETS[:2] + SECOND[:2], ("rack1", "rack2") * 2, strict=True))
 FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
 """Service versions of agents; most fleets have those of the early order, which say none."""
 DISKS_EACH = 3
 """Guests have disks in the stories of seeds that this divides. Of those that found something before it divides none."""
 FOCUS_SHARE = 0.8
+SECOND_SHARE = 0.1
+"""How often an address is drawn of a second subnet."""
 OWN_AGENTS_SHARE = 0.4
 """How often each host has an agent of its own; otherwise one agent has all, which costs less."""
 SET_AGENTS = """
@@ -96,10 +98,10 @@ class Story:
     wants: what servers were booted with. rooms: what providers had when it was looked at last; hosts_down: those that a
     conductor may believe to be, which sleeps; vcpus_moving: what servers had then that were on their way.
     room_seen_at, guests_seen_at: what had been told when it was looked; nothing changes that is not told afterwards.
-    passed_s: how much time has passed; copied_s: how much had when an agent's copy spoke last. restored: the records
-    went back once; recovering: they do not know yet what the hosts have. harmed: servers that something befell;
-    roomless: those that once had no room. addresses_restored: (port, address) as the records had them when they went
-    back last.
+    passed_s: how much time has passed; copied_s: how much had when a copy or an older start of an agent spoke last.
+    restored: the records went back once; recovering: they do not know yet what the hosts have. harmed: servers that
+    something befell; roomless: those that once had no room. addresses_restored: (port, address) as the records had them
+    when they went back last.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int, beginning: Beginning) -> None:
@@ -198,9 +200,14 @@ class Story:
         return self.random.choice(ids) if ids else None
 
     def draw_address(self, network: str) -> str:
-        """Return an address that the network has for its ports; somebody may have it."""
-        subnet = self.random.choice(SUBNETS[:2] if (network, "rack1") in self.segments else SUBNETS[2:])
-        return f"{subnet}.{self.random.randrange(2, 7)}"
+        """Return an address that the network may have; somebody may have it, or it is outside the pools."""
+        prefixes = SECOND if self.random.random() < SECOND_SHARE else SUBNETS
+        prefix = self.random.choice(prefixes[:2] if (network, "rack1") in self.segments else prefixes[2:])
+        return f"{prefix}.{self.random.randrange(2, 7)}"
+
+    def network_of(self, address: str) -> str:
+        """Return the network that an address is of."""
+        return self.networks[0 if self.rack_of(address) else 1]
 
     def rack_of(self, address: str | None) -> str | None:
         """Return the rack that an address is on; None for one that all racks reach, and for none."""

@@ -61,12 +61,23 @@ SELECT p.device_id, p.network_id, (
 FROM network.port p WHERE p.id = $1
 """
 PROVIDER_OF = "SELECT provider_uuid FROM network.subnet WHERE $1::text::inet <<= cidr::inet"
+IS_POOLED = """
+SELECT EXISTS (SELECT FROM network.pool WHERE $1::text::inet BETWEEN first_address AND last_address)
+"""
 IS_TAKEN = "SELECT EXISTS (SELECT FROM network.address WHERE host(address) = $1)"
 ADDRESS_OF = "SELECT host(address) FROM network.address WHERE port_id = $1 LIMIT 1"
+WITHOUT_ADDRESS = """
+SELECT network_id FROM network.port p
+WHERE id = $1 AND NOT EXISTS (SELECT FROM network.address a WHERE a.port_id = p.id)
+"""
 FREE_ADDRESSES = """
 SELECT i.total - i.reserved - i.used FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
 WHERE p.uuid = $1
 """
+END_PUBLISHING = """
+UPDATE network.publication SET lease_until = now() - interval '1 s' WHERE lease_until IS NOT NULL
+"""
+"""Others wait until a publisher that died has lost its lease."""
 
 
 async def boot(story: Story) -> None:
@@ -89,8 +100,9 @@ async def boot(story: Story) -> None:
         return
     async with story.world.database.connection() as connection:
         named_addresses = [nic.fixed_ip or await connection.fetchval(ADDRESS_OF, nic.port_id) for nic in nics]
+        networks = [nic.network_id or await connection.fetchval(WITHOUT_ADDRESS, nic.port_id) for nic in nics]
     racks = frozenset(rack for address in named_addresses if (rack := story.rack_of(address)))
-    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named, racks)
+    want = Want(flavor, tuple(network for network in networks if network), named, racks)
     story.wants |= dict.fromkeys(made.server_ids, want)
     story.servers += made.server_ids
     story.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
@@ -242,7 +254,9 @@ async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool | None:
             reached = str(await connection.fetchval(PROVIDER_OF, nic.fixed_ip)) == provider
             if not reached or await connection.fetchval(IS_TAKEN, nic.fixed_ip):
                 return False
-        return bool(await connection.fetchval(FREE_ADDRESSES, provider) > 0)
+            if not await connection.fetchval(IS_POOLED, nic.fixed_ip):
+                return True
+        return (await connection.fetchval(FREE_ADDRESSES, provider) or 0) > 0
 
 
 async def detach(story: Story) -> None:
@@ -274,14 +288,17 @@ def _with(story: Story, networks: Networks) -> Compute:
     return copy(story.world.compute, network=LocalNetwork(networks))
 
 
-async def make_port(story: Story) -> None:
-    """Make a port: refused only where each address is somebody's."""
-    network = story.random.choice(story.networks)
+async def make_port(story: Story, named: str | None = None) -> None:
+    """Make a port: refused only where each address is somebody's, or what it names is in no subnet."""
+    network = story.network_of(named) if named else story.random.choice(story.networks)
+    if named is None and story.random.random() < NAMED_SHARE:
+        named = story.draw_address(network)
     async with story.world.database.connection() as connection:
-        named = story.draw_address(network) if story.random.random() < NAMED_SHARE else None
         provider = await connection.fetchval(PROVIDER_OF, named) if named else network
-        taken = named is not None and await connection.fetchval(IS_TAKEN, named)
-        free = await connection.fetchval(FREE_ADDRESSES, provider)  # None: a routed network, where none is given now
+        taken = named is not None and (provider is None or await connection.fetchval(IS_TAKEN, named))
+        free = None  # a routed network gives none now, and what is outside the pools is not counted
+        if network != story.networks[0] if named is None else await connection.fetchval(IS_POOLED, named):
+            free = await connection.fetchval(FREE_ADDRESSES, provider) or 0
     fixed_ips = None if named is None else (FixedIpRequest(ip_address=named),)
     request = PortRequest(network_id=network, project_id=PROJECT, fixed_ips=fixed_ips)
 
@@ -290,8 +307,8 @@ async def make_port(story: Story) -> None:
         story.ports.append(port.id)
         story.note("port", port.id)
 
-    if (plan := _plan(story)) is not None:
-        await _die(story, ask, plan, "port")
+    if (plan := draw_end(story)) is not None:
+        await die(story, ask, plan, "port")
         return
     why = await find_refusal(lambda: ask(story.world.networks))
     if why:
@@ -320,9 +337,9 @@ async def change_port(story: Story) -> None:
     async def ask(networks: Networks) -> None:
         await port_service.update_port(networks, port, changes)
 
-    if (plan := _plan(story)) is not None:
+    if (plan := draw_end(story)) is not None:
         async with story.replugging(port=port):
-            await _die(story, ask, plan, name, port)
+            await die(story, ask, plan, name, port)
     else:
         await story.ask_port(name, port, lambda: ask(story.world.networks), mac=mac)
 
@@ -336,9 +353,9 @@ async def delete_port(story: Story) -> None:
     async def ask(networks: Networks) -> None:
         await port_service.delete_port(networks, port)
 
-    if (plan := _plan(story)) is not None:
+    if (plan := draw_end(story)) is not None:
         async with story.replugging(port=port):
-            await _die(story, ask, plan, "delete", port)
+            await die(story, ask, plan, "delete", port)
     else:
         await story.ask_port("delete", port, lambda: ask(story.world.networks))
     there = await port_service.list_ports(story.world.networks, PortFilter(ids=(port,)))
@@ -355,7 +372,7 @@ async def _some_port(story: Story) -> str | None:
     return story.some(story.ports)
 
 
-def _plan(story: Story) -> Plan | None:
+def draw_end(story: Story) -> Plan | None:
     """Return how the request's process ends before its end, now and then."""
     if story.random.random() >= DYING_SHARE:
         return None
@@ -366,13 +383,13 @@ def _plan(story: Story) -> Plan | None:
 async def _may_die(
     story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str, *, possible: bool | None = True
 ) -> None:
-    if (plan := _plan(story)) is not None:
-        await _die(story, ask, plan, action, server)
+    if (plan := draw_end(story)) is not None:
+        await die(story, ask, plan, action, server)
     else:
         await story.ask(action, server, lambda: ask(story.world.networks), possible=possible)
 
 
-async def _die(story: Story, ask: Callable[[Networks], Awaitable[Any]], plan: Plan, *words: str) -> None:
+async def die(story: Story, ask: Callable[[Networks], Awaitable[Any]], plan: Plan, *words: object) -> None:
     """Ask it of a process that ends before its end: no answer to it is expected."""
     try:
         await ask(mortal(story.world.networks, plan))
@@ -382,6 +399,8 @@ async def _die(story: Story, ask: Callable[[Networks], Awaitable[Any]], plan: Pl
         ended = f"refused: {type(error).__name__}"
     else:
         ended = ""
+    async with story.world.database.connection() as connection:
+        await connection.execute(END_PUBLISHING)
     story.note(*words, ended, plan.met and plan.fate and plan.fate.value, plan.met)
 
 
