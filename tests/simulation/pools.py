@@ -83,13 +83,17 @@ class SubnetSeen(NamedTuple):
 
 
 async def change_pools(story: Story) -> None:
-    """Cut, grow, split or replace the pools of a subnet; what is in use exactly may be left, or nothing."""
+    """Cut, grow, split or replace the pools of a subnet; what is in use exactly may be left, or nothing.
+
+    Most often they are cut where something is promised.
+    """
     seen = await _look(story)
     promised = [subnet for subnet in seen if _view(seen, subnet, NUMBERS).promised]
     subnet = story.random.choice(promised or seen)
     some = frozenset(story.random.sample(sorted(NUMBERS), story.random.choice((1, 2, 3))))
+    cuts = (subnet.pooled - some, subnet.held)
     after = story.random.choice(
-        (subnet.pooled - some, subnet.pooled - some, subnet.pooled | some, NUMBERS, NUMBERS, some, subnet.held)
+        cuts if promised else (*cuts, subnet.pooled - some, subnet.pooled | some, NUMBERS, some)
     )
     numbers = sorted(after & NUMBERS)
     breaks = {
