@@ -37,9 +37,14 @@ SELECT (SELECT json_agg(s) FROM (
     JOIN placement.resource_class c ON c.id = i.resource_class_id AND c.name IN ('VCPU', 'IPV4_ADDRESS')
     LEFT JOIN compute.host h ON h.provider_uuid = p.uuid) r) AS rooms,
 (SELECT coalesce(sum((s.flavor ->> 'vcpus')::int), 0) FROM compute.move m JOIN compute.server s ON s.id = m.server_id
-    WHERE m.open) AS moving
+    WHERE m.open) + ending.vcpus AS moving, ending.addresses AS ending
+FROM (SELECT count(*) AS addresses, coalesce(sum((s.flavor ->> 'vcpus')::int), 0) AS vcpus
+    FROM compute.work w JOIN compute.server s ON s.id = w.server_id
+    WHERE w.deleting AND s.launched_at IS NULL) ending
 """
-"""moving: what moves may claim for a moment on any host, and give back before anybody looks."""
+"""moving: VCPUs that moves, and builds that are being deleted, may claim for a moment on any host, and give back before
+anybody looks. ending: addresses that such builds may, of each network.
+"""
 LIST_NEAR = """
 SELECT server_id FROM compute.guest WHERE host = $1 UNION SELECT id FROM compute.server WHERE host = $1
 UNION SELECT server_id FROM compute.work WHERE placed ->> 'host' = $1
@@ -80,14 +85,16 @@ def note_room(story: Story, row: Mapping[str, Any]) -> None:
         if server.building and server.id in story.wants and server.id not in excused
     }
     moving, story.vcpus_moving = story.vcpus_moving, int(row["moving"])
+    ending, story.builds_ending = story.builds_ending, int(row["ending"])
     rooms_seen = msgspec.json.decode(row["rooms"], type=list[Room])
     rooms = {room.uuid: room for room in rooms_seen} if waiting else {}
-    free = {uuid: _count_free(room, story.rooms.get(uuid, room)) for uuid, room in rooms.items()}
+    free = {
+        uuid: _count_free(room, story.rooms.get(uuid, room)) - (moving if room.host else ending)
+        for uuid, room in rooms.items()
+    }
     down = {room.host for room in rooms_seen if room.down}
     doubtful, story.hosts_down = story.hosts_down | down, down | (story.hosts_down if story.sleepers else set())
-    hosts_free = {
-        room.host: free[uuid] - moving for uuid, room in rooms.items() if room.host and room.host not in doubtful
-    }
+    hosts_free = {room.host: free[uuid] for uuid, room in rooms.items() if room.host and room.host not in doubtful}
     story.rooms = rooms
     story.roomless.update(id for id, want in waiting.items() if not _has_room(story, want, hosts_free, free))
     for server in servers:

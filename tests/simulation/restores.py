@@ -73,7 +73,7 @@ async def _go_back(story: Story) -> None:
     await mishaps.age_records(story, story.passed_s - passed_s)
     for name, value in promises.items():
         setattr(story, name, value)
-    story.addresses, story.rooms, story.vcpus_moving, story.focus = {}, {}, 0, []
+    story.addresses, story.rooms, story.vcpus_moving, story.builds_ending, story.focus = {}, {}, 0, 0, []
     story.harmed.update(story.servers)
     async with story.world.database.connection() as connection:
         going = {tuple(row) for row in await connection.fetch(GOING)}

@@ -96,7 +96,8 @@ class Story:
     focus: servers to which the users turn at the moment. sleepers: conductors that are asleep, by their plans.
     addresses: of (port, server) when it was looked at last; readdressed: servers and ports whose addresses may change.
     wants: what servers were booted with. rooms: what providers had when it was looked at last; hosts_down: those that a
-    conductor may believe to be, which sleeps; vcpus_moving: what servers had then that were on their way.
+    conductor may believe to be, which sleeps; vcpus_moving: what servers had then that were on their way;
+    builds_ending: how many builds were being deleted then.
     room_seen_at, guests_seen_at: what had been told when it was looked; nothing changes that is not told afterwards.
     passed_s: how much time has passed; copied_s: how much had when a copy or an older start of an agent spoke last.
     restored: the records went back once; recovering: they do not know yet what the hosts have. harmed: servers that
@@ -120,7 +121,7 @@ class Story:
         self.wants: dict[str, Want] = {}
         self.rooms: dict[str, Room] = {}
         self.hosts_down: set[str | None] = set()
-        self.vcpus_moving = 0
+        self.vcpus_moving = self.builds_ending = 0
         self.room_seen_at = -1
         self.guests_seen_at = -1
         self.harmed: set[str] = set()
