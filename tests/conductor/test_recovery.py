@@ -355,6 +355,29 @@ async def test_an_unknown_guest_stays_unknown_where_its_server_is_asked_for_anew
     assert (await poll(world, NEW)).orders == ()  # it would be destroyed for the one that is asked for
 
 
+async def test_what_was_launched_and_rebooted_after_the_records_went_back_is_no_attempt_of_those_that_go_back_again(
+    world: World, network: Any
+) -> None:
+    for host in HOSTS[1:]:
+        await host_service.force_down(world.compute, host, True)
+    await become_another(world)
+    await service.look(world.compute)
+    await service.end_recovery(world.compute)
+    async with world.database.connection() as connection:  # the clock of that database was ahead
+        ahead = await connection.fetchval("UPDATE compute.recovery SET epoch = epoch + 3600 RETURNING epoch")
+    (server_id,) = await world.boot(network.id)
+    rebooted = ListedGuest(server_id=server_id, host=HOSTS[0], attempt=ahead + 2, state="running")
+    await become_another(world)
+    await service.look(world.compute)
+    await list_guests(world, NEW, rebooted)
+    assert await service.look(world.compute) is None
+    await world.conduct()
+    (attempt,) = await attempts(world, server_id)
+    assert attempt > rebooted.attempt
+    assert await list_guests(world, NEW, rebooted) == []
+    assert (await list_launches(world.compute, [server_id]))[server_id].unknown_on == HOSTS[0]
+
+
 async def test_a_launch_that_the_records_have_forgotten_has_begun_where_its_guest_is_listed(
     world: World, network: Any
 ) -> None:

@@ -9,6 +9,8 @@ from roost.platform.rows import read_row
 
 FIRST_EPOCH_S = 1_767_225_600
 """In seconds since 1970: the beginning of 2026. Attempts are 31 bits wide, enough for 68 years of seconds."""
+EPOCH_STEP = 1_000
+"""More than a server has attempts, or changes of its NICs, between two epochs, whatever the clock says."""
 LAST_EPOCH = "coalesce((SELECT max(epoch) FROM compute.recovery), 0)"
 """Attempts that are drawn are above it: no host can have had them before the records went back."""
 FINGERPRINT = """(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || ' '
@@ -36,7 +38,7 @@ async def move_mark(tx: Connection, agent_id: str) -> MarkRow:
     return read_row(MarkRow, row)
 
 
-NEXT_EPOCH = f"greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S}, {LAST_EPOCH} + 1)"
+NEXT_EPOCH = f"greatest(extract(epoch FROM clock_timestamp())::bigint - {FIRST_EPOCH_S}, {LAST_EPOCH} + {EPOCH_STEP})"
 BEGIN = f"""-- compute.begin_recovery
 INSERT INTO compute.recovery AS r (agent_id, agent_label, mark_told, mark_known, epoch)
 VALUES ($1, $2, $3, $4, {NEXT_EPOCH})
