@@ -95,7 +95,13 @@ def test_an_inventory_in_use_may_shrink_and_not_go(named: dict, managed: frozens
     ],
 )
 def test_what_is_in_use_fits_within_the_capacity(inventories: Mapping[str, Inventory], fit: bool) -> None:
-    assert fits(ROW.used, inventories) is fit
+    assert fits(ROW.used, inventories, ROW.inventories) is fit
+
+
+@pytest.mark.parametrize(("total", "fit"), [(9, True), (3, True), (2, True), (1, False), (None, False)])
+def test_where_more_is_in_use_than_there_is_a_class_loses_nothing(total: int | None, fit: bool) -> None:
+    before = {"VCPU": Inventory(total=2)}
+    assert fits({"VCPU": 3}, {} if total is None else {"VCPU": Inventory(total=total)}, before) is fit
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
