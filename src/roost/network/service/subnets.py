@@ -252,7 +252,10 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if await address_rows.count_held(tx, [subnet_id]):
             who = "Servers" if subnet.is_pool else "Ports"  # a flat network has no ports
-            raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
+            raise SubnetInUse(
+                f"{who} have addresses in subnet {subnet_id}: delete them first. Where none is shown, guests still "
+                "have NICs that their servers lost: repeat the request once their hosts have let them go."
+            )
         await resources.delete(tx, "subnet", [subnet_id])
         await resources.touch(tx, "network", [subnet.network_id])
         await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
