@@ -19,9 +19,9 @@ from roost.agent.token import TokenSource
 from roost.cli.agent_options import check_driver
 from roost.cli.asking.commands import check_api
 from roost.cli.endings import fail, run
-from roost.cli.fake_options import FAKE_DEFAULTS, read_faults
+from roost.cli.fake_options import read_faults
 from roost.cli.network_access import network_api
-from roost.cli.qemu_options import QEMU_DEFAULTS, read_host, read_machine
+from roost.cli.qemu_options import QEMU_OPTIONS, read_host, read_machine
 from roost.cli.serving.option_checks import misused, read_agent_hosts
 from roost.cli.serving.tls_options import client_tls
 from roost.clients.network_api import NetworkApi
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from roost.agent.drivers.qemu.check import HostAsked
 
 NETWORK_TIMEOUT_S = 30.0
-DRIVER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"qemu": QEMU_DEFAULTS, "fake": FAKE_DEFAULTS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +87,10 @@ def read_agent_options(words: Mapping[str, Any]) -> AgentOptions:
 def _check_drivers_options(words: Mapping[str, Any]) -> None:
     """End the command for an option of the other driver, which would do nothing. Raises typer.BadParameter."""
     other = "fake" if words["driver"] == "qemu" else "qemu"
-    for name in sorted(
-        name for name, default in DRIVER_DEFAULTS[other].items() if words[name] not in (default, [], ())
-    ):
-        misused(f"--{name.replace('_', '-')}: expected --driver {other}, of which it is an option")
+    names = QEMU_OPTIONS if other == "qemu" else [name for name in words if name.startswith("fake_")]
+    for name in names:
+        if words["context"].get_parameter_source(name).name != "DEFAULT":
+            misused(f"--{name.replace('_', '-')}: expected --driver {other}, of which it is an option")
 
 
 def _state_of(words: Mapping[str, Any]) -> Path:

@@ -34,12 +34,6 @@ FakeDie = Annotated[
 FakeDisks = Annotated[bool, typer.Option("--fake-disks", help="Say that guests have disks, which are on their hosts.")]
 
 
-FAKE_DEFAULTS = {
-    "fake_delay": 0.0, "fake_pre_copy": 0.0, "fake_fail": None, "fake_refuse": None, "fake_die": None,
-    "fake_disks": False,
-}  # fmt: skip
-
-
 def read_faults(
     delay_s: float,
     pre_copy_s: float,

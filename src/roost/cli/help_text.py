@@ -28,14 +28,13 @@ class PlainGroup(TyperGroup):
     """A program that shows flags as PlainCommand does, and knows which commands the other program has."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was named; where the other program has it, the error says so."""
-        try:
-            return super().resolve_command(ctx, args)
-        except Exception as error:
-            name, module = OTHER_PROGRAM.get(str(self.name), ("", ""))
-            if name and args[0] in typer.main.get_command(import_module(module).app).commands:  # type: ignore[attr-defined]
-                error.message = f"No such command '{args[0]}' here: it is `{name} {args[0]}`."  # type: ignore[attr-defined]
-            raise
+        """Return the command that was named. Ends with a sentence where only the other program has it."""
+        name, module = OTHER_PROGRAM.get(str(self.name), ("", ""))
+        if module and args[0] not in self.commands:
+            other = typer.main.get_command(import_module(module).app)
+            if isinstance(other, TyperGroup) and args[0] in other.commands:
+                ctx.fail(f"No such command '{args[0]}' here: it is `{name} {args[0]}`.")
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the program's own options."""

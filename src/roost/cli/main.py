@@ -199,6 +199,7 @@ def _serve(
 
 @app.command("agent", cls=PlainCommand)
 def _agent(
+    context: typer.Context,
     api: Annotated[str | None, typer.Option(metavar="URL", help="Where Roost's main listener is.")] = None,
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
     fleet: Fleet = None,

@@ -185,8 +185,8 @@ def _audit(
 
     target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
-    confirm = partial(ask_at_work, "Repair what can be?") if asks else None
-    work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
+    question = partial(ask_at_work, "Repair what can be?") if asks else None
+    work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=question)
     run_with_status(work)
 
 

@@ -58,10 +58,11 @@ Check = Annotated[
 ]
 
 
-QEMU_DEFAULTS = {
-    "bridge": None, "accel": "auto", "cpu": None, "migrate_listen": None, "account": "roost-qemu",
-    "reserve_cpus": 0, "reserve_memory": 0, "reserve_disk": 0, "disks": None,
-}  # fmt: skip
+QEMU_OPTIONS = (
+    *("bridge", "accel", "cpu", "migrate_listen", "account", "reserve_cpus", "reserve_memory", "reserve_disk"),
+    "disks",
+)
+"""The parameters of `roost agent` that only this driver heeds; the other's begin with `fake_`."""
 
 
 def read_bridges(words: list[str] | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The commands that get hosts empty: `drain` where they are up, `recover` where they are dead."""
 
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -10,8 +11,6 @@ from roost.cli.asking.commands import DEFAULT_API, Api, AsJson, CaFile, Token, a
 from roost.cli.printing import print_answer, print_note
 from roost.cli.serving.option_checks import misused
 from roost.cli.serving.tls_options import ClientCert, ClientKey
-
-NOT_FOUND = 404
 
 if TYPE_CHECKING:
     from roost.cli.asking.cloud_client import CloudClient
@@ -179,7 +178,7 @@ class Work:
         try:
             document = await drains.watch(client, drain_id, tell)
         except BaseException as error:
-            if not (isinstance(error, CloudRefused) and error.status == NOT_FOUND):
+            if not (isinstance(error, CloudRefused) and error.status == HTTPStatus.NOT_FOUND):
                 print_note(f"It goes on: `roost drain --watch {drain_id}` shows it.")
             raise
         drain = msgspec.convert(document["drain"], drains.DrainState)
