@@ -221,7 +221,10 @@ class Hosts:
     async def send(
         self, reports: Sequence[GuestReport], agent: AgentIdentity, *, is_heard: bool = True
     ) -> list[ReportAnswer]:
-        """Report; guests that are superseded are destroyed, if the answer is heard. No answer: it is not served."""
+        """Report; guests that are superseded are destroyed, if the answer is heard. No answer: it is not served.
+
+        Of what a guest did by itself the answer changes nothing, as with the agent.
+        """
         try:
             answered = await guests.take_reports(self.compute, reports, agent=agent)
         except RoostError:
@@ -229,7 +232,7 @@ class Hosts:
         if is_heard:
             self.agents.keep_mark(agent, answered.mark)
         for said, answer in zip(reports, answered.reports, strict=True):
-            if is_heard and self.agents.has_agent(said.host, agent):
+            if is_heard and not said.by_itself and self.agents.has_agent(said.host, agent):
                 if answer.refusal is Refusal.SUPERSEDED:
                     self._destroy(said)
                 elif answer.refusal is Refusal.UNKNOWN and agent.boot_id is not None and said.state != "begun":

@@ -32,7 +32,7 @@ a host was taken for the one that was to go from there.
 1209: records went back twice, and an unknown guest had the attempt that was drawn for its server's next one.
 100: a resized server lost its guest with its new host, and could neither be confirmed nor reverted.
 286: a port was deleted while its server was built, and its address was free while the guest had it.
-(15, 32, 46, 47, 53 and 1110 found mistakes of the simulation.)"""
+(15, 32, 46, 47, 53, 630 and 1110 found mistakes of the simulation.)"""
 pytestmark = pytest.mark.timeout(max(900, 15 * SEEDS))
 
 

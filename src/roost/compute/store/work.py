@@ -285,9 +285,9 @@ SELECT g.server_id, g.host, g.reported, coalesce(h.forced_down OR h.silent, true
     extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
     extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
     extract(epoch FROM clock_timestamp() - greatest(h.seen_at, a.seen_at))::double precision AS heard_s,
-    (SELECT min(unknown.host) {UNKNOWN_ELSEWHERE} AND (unknown.server_id = s.id OR {HAS_ADDRESS})) AS unknown_on
+    (SELECT min(unknown.host) {UNKNOWN_ELSEWHERE} AND (unknown.server_id = g.server_id OR {HAS_ADDRESS})) AS unknown_on
 FROM compute.work w JOIN compute.guest g ON g.server_id = w.server_id AND g.attempt = w.attempt
-JOIN compute.server s ON s.id = w.server_id
+LEFT JOIN compute.server s ON s.id = w.server_id
 LEFT JOIN compute.host h ON h.name = g.host LEFT JOIN compute.agent a ON a.id = h.agent_id
 WHERE w.server_id = ANY($1::uuid[])
 """
