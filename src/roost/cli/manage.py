@@ -17,7 +17,7 @@ from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.managing import config_commands, upstream_commands
 from roost.cli.managing.agent_token_commands import agent_token_app
-from roost.cli.managing.guest_commands import UUID, check_server, guests_app
+from roost.cli.managing.guest_commands import check_server, guests_app
 from roost.cli.managing.host_commands import host_app
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.manage_options import (
@@ -33,6 +33,7 @@ from roost.cli.managing.manage_options import (
     run_with_status,
 )
 from roost.cli.managing.recovery_commands import recovery_app
+from roost.cli.serving.option_checks import UUID
 from roost.cli.tables import table_console
 from roost.platform.logs import configure_logging
 

@@ -1,6 +1,5 @@
 """How `roost events` shows events: a line each, which can be cut and searched, or JSON."""
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -9,8 +8,8 @@ from rich.text import Text
 
 from roost.cli.asking.events import EventLine, EventQuery
 from roost.cli.asking.status_output import printable
+from roost.cli.serving.option_checks import UUID
 
-UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 KIND_WIDTH, SUBJECT_WIDTH = 8, 24
 
 

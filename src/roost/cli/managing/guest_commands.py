@@ -1,6 +1,5 @@
 """`roost-manage guests`: its commands, and `destroy-guest`, which is older."""
 
-import re
 from typing import Annotated
 
 import typer
@@ -9,9 +8,8 @@ from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, confirm, run_manage
+from roost.cli.serving.option_checks import UUID
 from roost.cli.tables import table_console
-
-UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 guests_app = typer.Typer(
     cls=PlainGroup, help="Guests that hosts have and this database does not know.", no_args_is_help=True

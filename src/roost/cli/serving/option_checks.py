@@ -13,6 +13,8 @@ from roost.platform.loopback import is_loopback
 if TYPE_CHECKING:
     from roost.seams.agent import HostReport
 
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 
 def misused(text: str) -> NoReturn:
     """End the command with exit status 2 and this sentence."""
