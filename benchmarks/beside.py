@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from tests import postgres_servers
 
 from benchmarks import disk
 from benchmarks.costs import FIGURES
@@ -79,7 +80,7 @@ def unpack(commit: str, directory: Path) -> Path:
     if packed.returncode != 0:
         raise typer.BadParameter(f"git knows no src of {commit!r}", param_hint="COMMIT")
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
-        files.extractall(directory, filter="data")
+        postgres_servers.unpack(files, directory)
     return directory / "src"
 
 

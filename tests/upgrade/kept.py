@@ -16,6 +16,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from tests import postgres_servers
+
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).with_name("kept-release.tar.xz")
 MIGRATE = "import sys; from roost.platform.migrate import upgrade; upgrade(sys.argv[1], sys.argv[2:])"
@@ -40,7 +42,7 @@ def commit_kept() -> str:
 def unpack(directory: Path) -> Path:
     """Unpack the kept release; returns what has to be on PYTHONPATH."""
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress(ARCHIVE.read_bytes()))) as archive:
-        archive.extractall(directory, filter="data")
+        postgres_servers.unpack(archive, directory)
     return directory / "src"
 
 
