@@ -108,6 +108,23 @@ async def test_an_address_that_was_cut_off_counts_until_its_claim_is_gone(cloud:
     await assert_books_but_for_builds(cloud)
 
 
+async def test_a_build_that_leaves_an_address_that_was_cut_off_is_placed_once_the_ledger_knows(cloud: Cloud) -> None:
+    """Its claim goes with its next placement: the ledger would grant one address more than there is."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (made,) = await cloud.ensure(server)
+    assert await cloud.claim([made.id], network.id)
+    bound = await cloud.bind(server, made, "host1", network.id)
+    await cut(cloud, (19, 19))
+    assert await cloud.used(network.id) == (2, 1)
+    await cloud.client.unassign_ports({made.id: bound.revision})
+    assert await cloud.used(network.id) == (2, 1)
+    (again,) = await cloud.ensure(server)
+    assert again.addresses == ()
+    assert await cloud.used(network.id) == (1, 1)
+    await assert_books_but_for_builds(cloud)
+
+
 async def test_an_address_that_a_pool_takes_in_is_reserved_until_it_is_given_up(cloud: Cloud) -> None:
     network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
     held = await port(cloud, network, 30)

@@ -192,7 +192,7 @@ async def _change(
 
 
 async def check_capacity(story: Story) -> None:
-    """Raise AssertionError where the ledger, of what it has been told, has other capacity than the tables say."""
+    """Raise AssertionError where the ledger has other capacity than the tables say, or more while it is to be told."""
     seen = await _look(story)
     for subnet in seen:
         peers = [peer for peer in seen if peer.provider == subnet.provider]

@@ -179,8 +179,8 @@ async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
             )
 
 
-async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> None:
-    """Take addresses from their ports, which are locked; those in pools become free.
+async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> set[str]:
+    """Take addresses from their ports, which are locked; those in pools become free. Return the providers due by it.
 
     An address that a hidden port lists for its guest becomes that port's. The provider becomes due for publication when
     its inventory changes: for such an address, for one that was claimed outside pools that are capacity, and for one
@@ -202,6 +202,7 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
         await publication_rows.want(tx, sorted(providers))
     neighbours = await store.list_neighbours(tx, freed)
     await store.change_free(tx, addressing.take_back(freed, neighbours))
+    return providers
 
 
 async def renew_automatic(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:

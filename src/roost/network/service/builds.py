@@ -82,8 +82,10 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
         ports_same = {port.id: port for port in ports_locked if port.revision == revisions[port.id]}  # R15, R21
         dropped = [item for port in ports_same.values() for item in port.addresses if item.assigned_for is not None]
         async with telling(networks, tx, ports_same):
-            await addresses.take_back(tx, dropped)
+            due = await addresses.take_back(tx, dropped)
             await ports.bind(tx, dict.fromkeys(ports_same))
+        # The build keeps its claims. It moves one with its next placement, which waits for these releases (R38).
+        await claims.insert_releases(tx, sorted({item.port_id for item in dropped if item.provider_uuid in due}))
     crash_point("port.after-unassign")
 
 
