@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
-from tests.next_call import after, instead
+from tests.next_call import after, before, instead
 
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
@@ -77,6 +77,7 @@ async def test_a_client_that_took_longer_than_its_intent_does_not_take_the_next_
 async def test_a_client_that_slept_over_its_intent_claims_over_nobody(cloud: Cloud, sleeps: str) -> None:
     """The next one has the port's address by then, and a claim made late would be instead of that address's."""
     network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    await cloud.client.set_hosts({"h1": ["rack1", "rack2"]})  # uses are asked for where there is a choice
     port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
 
     async def overtaken() -> None:
@@ -100,7 +101,7 @@ async def test_a_port_whose_subnet_goes_before_it_is_claimed_for_is_refused(clou
     async def deleted() -> None:
         await subnets.delete_subnet(cloud.networks, subnet.id)
 
-    after(cloud.networks.placement, "list_usages", deleted)
+    before(cloud.networks.placement, "claim", deleted)
     fixed_ips = (FixedIpRequest(subnet_id=subnet.id),) if named else None
     with pytest.raises(IpAddressGenerationFailure, match="deleted just now"):
         await ports.create_port(

@@ -163,16 +163,17 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
     The best placings are tried first, of equals that with most free. IpAddressGenerationFailure: there is no room.
     PortChanged: somebody else claims for the port, or its intent is gone; the caller then abandons the claim.
     """
-    addresses_left = await _list_addresses_left(networks, wants)
+    choosing = [want for want in wants if len(want.placings) > 1]
+    addresses_left = await _list_addresses_left(networks, choosing) if choosing else {}
     generations = await _read_generations(networks, [want for want in wants if want.ticket is not None])
     answers: dict[str, Placing | RoostError] = {
         want.port_id: _too_late(want.port_id)
         for want in wants
         if want.ticket is not None and want.port_id not in generations
     }
-    # What is full is not claimed, or a network that is full all over would cost a claim for each of its segments.
+    # Of several, what is full is not claimed: a network that is full all over would cost a claim for each segment.
     untried = {
-        want.port_id: [placing for placing in want.placings if _room(addresses_left, _counted(placing)) > 0]
+        want.port_id: [p for p in want.placings if len(want.placings) == 1 or _room(addresses_left, _counted(p)) > 0]
         for want in wants
     }
     crash_point("port.before-claim")
