@@ -3,21 +3,23 @@
 from typing import Any
 
 import pytest
-from tests.network.parts import a_port, an_address
+from tests.network.parts import a_network, a_port, a_provider, a_subnet, an_address
 
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
-from roost.network.model.ports import Address, FixedIpRequest
+from roost.network.model.ports import Address, AddressPair, FixedIpRequest, PortChanges
 from roost.network.rules.addressing import Demand
 from roost.network.rules.readdressing import (
     DISTRIBUTED_OWNER,
     Matched,
+    apply_changes,
     match,
+    plan_change,
     refuse_mac_address,
     refuse_spread,
     renews,
     settle,
 )
-from roost.network.rules.requests import Placing
+from roost.network.rules.requests import NetworkState, Placing
 from roost.network.settings import FIXED_IPS_MAX
 
 TWO, THREE = an_address("10.0.0.2"), an_address("10.0.0.3")
@@ -125,3 +127,50 @@ def test_a_bound_port_keeps_its_mac_address(host: str | None, mac_address: str, 
         return
     with pytest.raises(PortBound, match="old_mac fa:16:3e:00:00:01, new_mac fa:16:3e:00:00:02: unbind it first"):
         refuse_mac_address(port, mac_address)
+
+
+def test_what_a_client_names_of_a_port_is_read_as_the_port_is_stored() -> None:
+    port = a_port(TWO, made_for="server", device_id="server")
+    pairs = (AddressPair(ip_address="10.0.0.9"),)
+    changes = PortChanges(
+        device_id="other", host="h1", mac_address="FA-16-3E-00-00-07", allowed_address_pairs=pairs, name="new"
+    )
+    changed = apply_changes(port, changes)
+    assert (changed.device_id, changed.made_for, changed.name) == ("other", None, "new")
+    assert (changed.host, changed.vif_type, changed.mac_address) == ("h1", "ovs", "fa:16:3e:00:00:07")
+    assert changed.allowed_address_pairs == (AddressPair(ip_address="10.0.0.9", mac_address="fa:16:3e:00:00:07"),)
+    unbound = apply_changes(changed, PortChanges(host=""))
+    assert (unbound.host, unbound.vif_type, unbound.addresses) == (None, "unbound", (TWO,))
+
+
+UNCLAIMED = an_address("10.0.0.2", in_pool=False, claimed=False)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "named", "dropped", "demanded", "needs_claim", "trims"),
+    [
+        ((), None, (), 0, False, False),
+        ((TWO,), ["10.0.0.2"], (), 0, False, False),
+        ((TWO,), ["10.0.0.4"], (TWO,), 1, False, False),
+        ((TWO,), [], (TWO,), 0, False, True),
+        ((TWO, THREE), ["10.0.0.4"], (TWO, THREE), 1, False, True),
+        ((TWO,), ["10.0.0.2", "10.0.0.4"], (), 1, True, False),
+        ((TWO,), ["10.0.0.4", "10.0.0.5"], (TWO,), 2, True, True),
+        ((UNCLAIMED,), ["10.0.0.4"], (UNCLAIMED,), 1, True, False),
+    ],
+)
+def test_the_ledger_is_asked_for_what_the_dropped_addresses_claims_do_not_cover(
+    addresses: tuple[Address, ...],
+    named: list[str] | None,
+    dropped: tuple[Address, ...],
+    demanded: int,
+    needs_claim: bool,
+    trims: bool,
+) -> None:
+    port = a_port(*addresses)
+    state = NetworkState(network=a_network(), subnets=(a_subnet(),), providers={"n": a_provider("n", None)})
+    change = plan_change(port, port, None if named is None else [item(text) for text in named], state)
+    assert (change.before, change.port, change.dropped) == (port, port, dropped)
+    assert [len(placing.demands) for placing in change.placings] == ([demanded] if demanded else [])
+    assert (change.needs_claim, change.trims) == (needs_claim, trims)
+    assert plan_change(port, port, None, None).placings == ()

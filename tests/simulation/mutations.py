@@ -46,8 +46,8 @@ from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
 from roost.network.model.ports import PortChanges, PortFilter
 from roost.network.rules import capacity as capacity_rules
-from roost.network.rules import port_bindings
-from roost.network.service import Networks, leaving, releases
+from roost.network.rules import port_bindings, readdressing
+from roost.network.service import Networks, releases
 from roost.network.service import builds as port_builds
 from roost.network.service import capacity as capacity_service
 from roost.network.service import moves as port_moves
@@ -275,7 +275,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a mark shows that the records went back": lambda: patch.object(mark_rules, "find_later", nothing),
     "unknown guests hold their addresses": lambda: patch.object(unknown_rules, "choose_holding", choose_none),
     "what a server's port gives up is its guest's for a while": lambda: patch.object(
-        leaving, "list_leaving", lambda *_: ()
+        readdressing, "list_leaving", lambda *_: ()
     ),
     "what others give up is an unknown guest's at once": lambda: patch.object(address_store, "GIVE_UP", FREED),
     "an older start of an agent is not served": lambda: patch.object(agent_rules, "_refuse_clash", nothing),

@@ -1,20 +1,104 @@
-"""Decides which addresses a port keeps, loses and still needs when a client changes it, and which its guest may keep.
+"""Decides what a client's change makes of a port: what it keeps, loses and still needs, and what its guest may keep.
 
 `requests` decides where the missing ones come from, as for a new port.
 Source: Neutron, db/ipam_backend_mixin.py, which matches named fixed_ips with the addresses of a port.
 """
 
 from collections.abc import Sequence, Set
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
-from roost.network.model.ports import Address, FixedIpRequest, Port, is_of_server, is_server_id
-from roost.network.rules import uses
-from roost.network.rules.requests import Placing, refuse_many
+from roost.network.model.ports import (
+    Address,
+    FixedIpRequest,
+    Port,
+    PortChanges,
+    is_of_server,
+    is_server_id,
+    vif_type_of,
+)
+from roost.network.rules import port_security, requests, uses
+from roost.network.rules.addressing import canonical_mac
+from roost.network.rules.capacity import claim_of
+from roost.network.rules.requests import NetworkState, Placing, refuse_many
+from roost.platform.structs import with_changes
+from roost.seams.placement import covers_allocations, same_allocations
 
 DISTRIBUTED_OWNER = "network:distributed"
 """Ports of this owner are on all hosts at once, and may have addresses on several segments."""
+
+
+class PortChange(Struct, frozen=True):
+    """What a change does to a port.
+
+    before: the port as it was locked. port: as it is to be. dropped: addresses that it loses. placings: alternatives
+    for the addresses that it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is
+    larger than the addresses once they are written.
+    """
+
+    before: Port
+    port: Port
+    dropped: tuple[Address, ...] = ()
+    placings: tuple[Placing, ...] = ()
+    needs_claim: bool = False
+    trims: bool = False
+
+
+def apply_changes(port: Port, changes: PortChanges) -> Port:
+    """Return the port as it is to be, with the addresses that it has.
+
+    Raises InvalidInput, DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired, PortBound.
+    """
+    fields: dict[str, Any] = {}
+    if changes.device_id and changes.device_id != port.made_for:
+        fields["made_for"] = None  # it does not go with the server that it was made for
+    if changes.mac_address is not None:
+        fields["mac_address"] = canonical_mac(changes.mac_address)
+    if changes.host is not None:
+        fields |= {"host": changes.host or None, "vif_type": vif_type_of(changes.host)}
+    changed = replace(with_changes(port, changes), **fields)
+    if changes.allowed_address_pairs is not None:
+        pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
+        changed = replace(changed, allowed_address_pairs=pairs)
+    port_security.refuse_pairs_unsecured(changed.allowed_address_pairs, is_secured=changed.port_security_enabled)
+    refuse_mac_address(port, changed.mac_address)
+    return changed
+
+
+def plan_change(
+    port: Port, changed: Port, fixed_ips: Sequence[FixedIpRequest] | None, state: NetworkState | None
+) -> PortChange:
+    """Return what becomes of a port's addresses when a client names others, or another host.
+
+    changed: see apply_changes. state: None when the client names neither. The ledger is asked unless the claim of what
+    the port drops covers what it gets: an address for another of the same provider and IP version costs no claim.
+    Raises InvalidInput, FixedIpsSubnetsNotOnSameSegment, and what requests.plan_addresses and requests.refuse_host do.
+    """
+    if state is None:
+        return PortChange(port, changed)
+    matched = Matched(kept=port.addresses, dropped=(), missing=())
+    if fixed_ips is not None:
+        gets_automatic = uses.gets_automatic(changed.device_owner)
+        automatic_ids = {subnet.id for subnet in state.subnets if gets_automatic and uses.is_automatic(subnet)}
+        matched = match(port.addresses, fixed_ips, automatic_ids)
+    is_deferred = port.ip_allocation == requests.DEFERRED and not port.addresses and port.host is None
+    placings: tuple[Placing, ...] = ()
+    if matched.missing or (fixed_ips is None and is_deferred):
+        placings = requests.plan_addresses(
+            port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing or None
+        ).placings
+    placing = placings[0] if placings else None
+    matched = settle(changed, matched, placing)
+    refuse_spread(port, matched.kept, placing)
+    if changed.host not in (None, port.host):
+        requests.refuse_host(changed, matched.kept, state)
+    claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
+    needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
+    trims = not same_allocations(claim_dropped, {} if needs_claim else claim_coming)
+    return PortChange(port, changed, matched.dropped, placings, needs_claim, trims)
 
 
 class Matched(Struct, frozen=True):
@@ -101,7 +185,7 @@ def _is(address: Address, item: FixedIpRequest) -> bool:
 
 
 def list_leaving(port: Port, changed: Port | None, dropped: Sequence[Address]) -> Sequence[Address]:
-    """Return the addresses that the guest of a port's server may still have after a change of the port.
+    """Return the addresses that the guest of a port's server may still have after a change of the port (R50).
 
     changed: the port afterwards, None if it is deleted. dropped: addresses that it loses. A port on no host has no
     guest.

@@ -10,7 +10,6 @@ from roost.network.errors import PortInUse
 from roost.network.model.ports import Address, Port
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules.port_bindings import find_plugged
-from roost.network.rules.readdressing import list_leaving
 from roost.network.service import Networks, addresses, capacity
 from roost.network.service.unknown_guests import insert_ports
 from roost.network.store import addresses as address_rows
@@ -23,15 +22,12 @@ PORTS_MAX = 500
 """Hidden ports that are deleted in one transaction."""
 
 
-async def leave(
-    networks: Networks, tx: Connection, port: Port, changed: Port | None, dropped: Sequence[Address] = ()
-) -> None:
-    """Keep what the guest of a locked port may still have after its change. Call it before addresses are taken back.
+async def leave(networks: Networks, tx: Connection, port: Port, gone: Sequence[Address]) -> None:
+    """Keep what the guest of a locked port may still have after its change. Locks the addresses' subnets.
 
-    changed: the port afterwards, None if it is deleted. dropped: addresses that it loses. Locks all their subnets.
+    gone: see readdressing.list_leaving. Call it before addresses are taken back.
     """
-    gone = list_leaving(port, changed, dropped)  # R50
-    locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone}) if gone else {}
+    locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone})
     listed = tuple((item.subnet_id, item.address) for item in gone if item.subnet_id in locked)
     if not listed:
         return

@@ -28,7 +28,8 @@ async def note(tx: Connection, ports: Collection[Port], *, deleted: bool = False
     ports: one that changed is among them twice, as it was and as it is. deleted: builds that held them have lost them.
     """
     pairs = [(port.device_id, port.id if deleted and port.reserved_from is not None else None) for port in ports]
-    await store.insert_notices(tx, list(dict.fromkeys(pair for pair in pairs if is_server_id(pair[0]))))
+    if of_servers := list(dict.fromkeys(pair for pair in pairs if is_server_id(pair[0]))):
+        await store.insert_notices(tx, of_servers)
     return servers_of(ports)
 
 

@@ -10,11 +10,9 @@ intent expires, or by the release row.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import asyncpg
 import msgspec
-from msgspec import Struct
 
 from roost.network.errors import (
     MacAddressInUse,
@@ -25,21 +23,10 @@ from roost.network.errors import (
     PortNotCompute,
     PortNotFound,
 )
-from roost.network.model.ports import (
-    Address,
-    Binding,
-    Port,
-    PortChanges,
-    PortFilter,
-    PortRequest,
-    is_of_server,
-    is_server_id,
-    vif_type_of,
-)
-from roost.network.rules import port_security, readdressing, requests, uses
-from roost.network.rules.addressing import canonical_mac
+from roost.network.model.ports import Binding, Port, PortChanges, PortFilter, PortRequest, is_of_server, is_server_id
+from roost.network.rules import readdressing, requests
 from roost.network.rules.capacity import claim_of
-from roost.network.rules.readdressing import Matched
+from roost.network.rules.readdressing import PortChange
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import pick, pick_revision
 from roost.network.service import Networks, addresses, creations, leaving, notices, releases
@@ -54,8 +41,6 @@ from roost.platform.batches import Batches
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection, reading
 from roost.platform.errors import RoostError
-from roost.platform.structs import with_changes
-from roost.seams.placement import covers_allocations, same_allocations
 
 TOGETHER_MAX = 250
 """Ports made in one set."""
@@ -118,10 +103,9 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
     MacAddressInUse.
     """
     try:
-        await change_port(networks, port_id, changes)
+        return await change_port(networks, port_id, changes)
     except asyncpg.UniqueViolationError as error:
         raise MacAddressInUse(f"The mac address {changes.mac_address} is in use in the port's network.") from error
-    return await get_port(networks, port_id)
 
 
 async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
@@ -133,36 +117,22 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     """
     async with networks.database.transaction() as tx:
         port = await lock_shown(tx, port_id, revision)
-        await leaving.leave(networks, tx, port, None)
+        if gone := readdressing.list_leaving(port, None, ()):
+            await leaving.leave(networks, tx, port, gone)
         servers = await releases.remove_ports(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])
 
 
-class _Change(Struct, frozen=True):
-    """What a change does to a port.
-
-    before: the port as it was locked. dropped: addresses that it loses. placings: alternatives for the addresses that
-    it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is larger than the
-    addresses once they are written. keeps_binding: the active binding becomes an inactive one.
-    """
-
-    before: Port
-    port: Port
-    dropped: tuple[Address, ...] = ()
-    placings: tuple[Placing, ...] = ()
-    needs_claim: bool = False
-    trims: bool = False
-    keeps_binding: bool = False
-
-
 Owner = tuple[str, bool]
 """The device that has a port, and whether it is a server of this cloud."""
+_Written = tuple[Port, list[str]]
+"""The port after a change, and the servers to be told."""
 
 
-async def change_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> None:
-    """Change a port as a client; see update_port, which also reads what it is then.
+async def change_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> Port:
+    """Change a port as a client, and return it; see update_port.
 
     activates: the inactive binding on the host becomes the active one, and the active one becomes inactive. Raises
     asyncpg's UniqueViolationError for a MAC address that another port has.
@@ -171,24 +141,26 @@ async def change_port(networks: Networks, port_id: str, changes: PortChanges, *,
         await refuse_while_recovering(networks)
     owner = await find_owner(networks, port_id) if changes.host is not None else None
     async with Intents(networks) as intents:
-        change, servers = await _begin(networks, intents, port_id, changes, owner, activates=activates)
-        if change.needs_claim:
+        change, written = await _begin(networks, intents, port_id, changes, owner, activates=activates)
+        if written is None:
             placing = await intents.claim(change.before, change.placings, claim_of(change.before.addresses))
             async with networks.database.transaction() as tx:
                 await intents.resume(tx, change.before)
-                servers = await _write(networks, tx, change, [placing])
+                written = await _write(networks, tx, change, [placing], activates=activates)
             crash_point("port.after-assign")
+    port, servers = written
     await notices.tell_now(networks, servers)
     if change.trims:
         crash_point("port.after-unassign")
         await releases.work_off_now(networks, [port_id])
+    return port
 
 
 @after_releases
 async def _begin(
     networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
-) -> tuple[_Change, list[str]]:
-    """Write a change that needs no claim; open an intent for one that does. Return it and the servers to be told.
+) -> tuple[PortChange, _Written | None]:
+    """Write a change that needs no claim. Open an intent for one that does; nothing is written then.
 
     Raises ReleasesPending while the port's claim is being given back.
     """
@@ -206,12 +178,15 @@ async def _begin(
             raise ReleasesPending(releasing, text)
         if activates:
             changes = await _activation(tx, port, changes.host or "")
-        change = await _plan(tx, port, changes, activates=activates)
+        changed = readdressing.apply_changes(port, changes)
+        reads = changes.fixed_ips is not None or changed.host not in (None, port.host)
+        state = await addresses.read_network(tx, port.network_id, changed.host or "") if reads else None
+        change = readdressing.plan_change(port, changed, changes.fixed_ips, state)
         await addresses.refuse_taken(tx, change.placings)
         if not change.needs_claim:
-            return change, await _write(networks, tx, change, change.placings)
+            return change, await _write(networks, tx, change, change.placings, activates=activates)
         await intents.open(tx, [port_id])
-        return change, []
+        return change, None
 
 
 async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
@@ -275,8 +250,10 @@ def _refuse_host_change(port: Port, owner: Owner) -> None:
         raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
 
 
-async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> list[str]:
-    """Write the change to the locked port. Return the servers to be told.
+async def _write(
+    networks: Networks, tx: Connection, change: PortChange, placings: Sequence[Placing], *, activates: bool
+) -> _Written:
+    """Write the change to the locked port. placings: what it gets, claimed.
 
     One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order. leave
     and take_back lock no others after it. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
@@ -288,9 +265,10 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
         await resources.update(tx, "port", [change.port])
-        await leaving.leave(networks, tx, port, change.port, change.dropped)
+        if gone := readdressing.list_leaving(port, change.port, change.dropped):
+            await leaving.leave(networks, tx, port, gone)
         if change.port.host != port.host:
-            await _move_binding(tx, change)
+            await _move_binding(tx, port, change.port.host, activates=activates)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
             await port_rows.delete_bindings(tx, [(port.id, None)])
         if change.dropped:
@@ -303,17 +281,17 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
             await addresses.renew_automatic(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
         if change.trims:
             await claim_rows.insert_releases(tx, [port.id])
-        if not touches_addresses and _list_told(port) == _list_told(change.port):
-            return []
-        return await notices.note(tx, [port, change.port])
+        is_told = touches_addresses or _list_told(port) != _list_told(change.port)
+        servers = await notices.note(tx, [port, change.port]) if is_told else []
+    (port_written,) = await port_rows.list_ports(tx, PortFilter(ids=(port.id,)))
+    return port_written, servers
 
 
-async def _move_binding(tx: Connection, change: _Change) -> None:
-    """Move the active binding to another host; delete the inactive one there."""
-    port = change.before
-    if change.port.host is not None:
-        await port_rows.delete_bindings(tx, [(port.id, change.port.host)])
-    if change.keeps_binding and port.host is not None:
+async def _move_binding(tx: Connection, port: Port, host: str | None, *, activates: bool) -> None:
+    """Delete the inactive binding on the host that the port moves to. activates: the active one becomes inactive."""
+    if host is not None:
+        await port_rows.delete_bindings(tx, [(port.id, host)])
+    if activates and port.host is not None:
         old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
         await port_rows.put_binding(tx, port.id, old)
 
@@ -321,67 +299,3 @@ async def _move_binding(tx: Connection, change: _Change) -> None:
 def _list_told(port: Port) -> tuple[object, ...]:
     """Return what a server shows of a port, and what its guest's host is told of it, beside the addresses."""
     return port.device_id, port.mac_address, port.port_security_enabled, port.allowed_address_pairs
-
-
-async def _plan(tx: Connection, port: Port, changes: PortChanges, *, activates: bool) -> _Change:
-    """Return what the change does to a locked port.
-
-    The ledger is asked unless the claim of what the port drops covers what it gets: an address for another of the same
-    provider and IP version costs no claim.
-    """
-    changed = _changed(port, changes)
-    readdressing.refuse_mac_address(port, changed.mac_address)
-    moves = changed.host not in (None, port.host)
-    if changes.fixed_ips is None and not moves:
-        return _Change(port, changed, keeps_binding=activates)
-    state = await addresses.read_network(tx, port.network_id, changed.host or "")
-    matched = Matched(kept=port.addresses, dropped=(), missing=())
-    if changes.fixed_ips is not None:
-        gets_automatic = uses.gets_automatic(changed.device_owner)
-        automatic_ids = {subnet.id for subnet in state.subnets if gets_automatic and uses.is_automatic(subnet)}
-        matched = readdressing.match(port.addresses, changes.fixed_ips, automatic_ids)
-    is_deferred = port.ip_allocation == requests.DEFERRED and not port.addresses and port.host is None
-    placings: tuple[Placing, ...] = ()
-    if matched.missing or (changes.fixed_ips is None and is_deferred):
-        placings = requests.plan_addresses(
-            port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing or None
-        ).placings
-    placing = placings[0] if placings else None
-    matched = readdressing.settle(changed, matched, placing)
-    if changes.fixed_ips is not None:
-        readdressing.refuse_spread(port, matched.kept, placing)
-    if moves:
-        requests.refuse_host(changed, matched.kept, state)
-    claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
-    needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
-    return _Change(
-        port,
-        changed,
-        dropped=matched.dropped,
-        placings=placings,
-        needs_claim=needs_claim,
-        trims=not same_allocations(claim_dropped, {} if needs_claim else claim_coming),
-        keeps_binding=activates,
-    )
-
-
-def _changed(port: Port, changes: PortChanges) -> Port:
-    """Return the port as it is to be; store/resources.py has the columns that any change writes.
-
-    Raises InvalidInput, DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired.
-    """
-    changed = with_changes(port, changes)
-    fields: dict[str, Any] = {}
-    if changes.device_id and changes.device_id != port.made_for:
-        fields["made_for"] = None  # it does not go with the server that it was made for
-    if changes.mac_address is not None:
-        fields["mac_address"] = canonical_mac(changes.mac_address)
-    if changes.host is not None:
-        fields["host"] = changes.host or None
-        fields["vif_type"] = vif_type_of(changes.host)
-    changed = msgspec.structs.replace(changed, **fields)
-    if changes.allowed_address_pairs is not None:
-        pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
-        changed = msgspec.structs.replace(changed, allowed_address_pairs=pairs)
-    port_security.refuse_pairs_unsecured(changed.allowed_address_pairs, is_secured=changed.port_security_enabled)
-    return changed

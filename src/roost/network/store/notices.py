@@ -16,8 +16,7 @@ INSERT INTO network.notice (server_id, lost_port_id) SELECT * FROM unnest($1::uu
 
 async def insert_notices(tx: Connection, notices: Collection[tuple[str, str | None]]) -> None:
     """Note servers whose ports have changed, each with a port that its build lost, if any."""
-    if notices:
-        await tx.execute(INSERT_NOTICES, *columns_of(notices))
+    await tx.execute(INSERT_NOTICES, *columns_of(notices))
 
 
 NOTE_NETWORKS = f"""
