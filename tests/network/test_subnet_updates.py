@@ -391,7 +391,7 @@ async def hold(cloud: Cloud, network: Network, count: int) -> None:
             ids, network.id, PROJECT,
         )  # fmt: skip
         given = [Given(port_id, subnet.id, first + number, True, True) for number, port_id in enumerate(ids)]
-        assert await addresses.insert(tx, given, [None] * count)
+        assert await addresses.insert(tx, given)
         await tx.execute("UPDATE network.free_range SET first_address = $1", addressing.show(first + count))
     for start in range(0, count, 1000):
         assert await cloud.claim(ids[start : start + 1000], network.id)

@@ -6,7 +6,7 @@ releases.py.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -73,37 +73,44 @@ def _with_mac(port: Port, mac_address: str) -> Port:
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
     """Raise IpAddressAlreadyAllocated when a named address is taken already. Call it before the claim."""
-    named = [
-        (demand.subnet_ids[0], addressing.show(demand.address))
-        for placing in placings
-        for demand in placing.demands
-        if demand.address is not None
-    ]
+    named = _list_named(placings)
     taken = await store.list_taken(tx, named) if named else []
     if taken:
         raise IpAddressAlreadyAllocated(f"IP address {', '.join(taken)} already allocated: choose another.")
 
 
+def _list_named(placings: Iterable[Placing]) -> list[tuple[str, int]]:
+    """Return the (subnet id, address) of the addresses that the placings name."""
+    demands = (demand for placing in placings for demand in placing.demands)
+    return [(demand.subnet_ids[0], demand.address) for demand in demands if demand.address is not None]
+
+
 async def give(
-    networks: Networks, tx: Connection, placings: Mapping[str, Placing], locked: Mapping[str, Sequence[SubnetKind]]
+    networks: Networks,
+    tx: Connection,
+    placings: Mapping[str, Placing],
+    locked: Mapping[str, Sequence[SubnetKind]],
+    automatic: Sequence[Given] = (),
 ) -> dict[str, RoostError]:
     """Give ports the addresses that they have claims for; return by port id the error of each that gets none.
 
     locked: by provider UUID, the subnets of the placings' providers. One statement locks them all: a second
-    one could lock a new subnet out of order. Raises IpAddressAlreadyAllocated.
+    one could lock a new subnet out of order. automatic: as hand_out has it. Raises IpAddressAlreadyAllocated.
     """
     errors: dict[str, RoostError] = {}
     demands: list[Demand] = []
+    named = _list_named(placings.values())
+    pooled = await store.list_pooled(tx, named) if named else set()
     for port_id, placing in placings.items():
         try:
             demands_now = requests.demands_today(placing, locked.get(placing.provider_uuid, ()))
-            await _refuse_other_pools(tx, placing)
+            _refuse_other_pools(placing, pooled)
             demands += demands_now
         except PortChanged as error:
             errors[port_id] = error
-    handed_out = await hand_out(networks, tx, demands)
-    for demand, item in zip(demands, handed_out, strict=True):
-        if item is None and demand.port_id not in errors:
+    given_by_port = await hand_out(networks, tx, demands, automatic)
+    for demand in demands:
+        if demand.port_id not in given_by_port and demand.port_id not in errors:
             errors[demand.port_id] = await _missing(tx, placings[demand.port_id].provider_uuid, demand)
     return errors
 
@@ -115,46 +122,54 @@ async def give_one(
 
     Raises the error that `give` returns.
     """
-    for error in (await give(networks, tx, {port.id: placing}, locked)).values():
+    automatic = uses.automatic(port, locked.get(placing.provider_uuid, ()))
+    for error in (await give(networks, tx, {port.id: placing}, locked, automatic)).values():
         raise error
-    await give_automatic(tx, uses.automatic(port, locked.get(placing.provider_uuid, ())))
 
 
-async def give_automatic(
-    tx: Connection, automatic: Sequence[Given], server_by_port: Mapping[str, str | None] = {}
-) -> list[Given]:
+async def give_automatic(tx: Connection, automatic: Sequence[Given]) -> list[Given]:
     """Give ports addresses that follow from their MACs, in locked subnets; return those that were given.
 
-    An address that some port has already stays with it. server_by_port: as hand_out has it.
+    An address that some port has already stays with it.
     """
-    return await store.insert(tx, automatic, [server_by_port.get(item.port_id) for item in automatic])
+    return await store.insert(tx, automatic)
 
 
 async def hand_out(
-    networks: Networks, tx: Connection, demands: Sequence[Demand], server_by_port: Mapping[str, str | None] = {}
-) -> list[Given | None]:
-    """Give each demand an address; return the addresses in order. The caller has locked the subnets.
+    networks: Networks,
+    tx: Connection,
+    demands: Sequence[Demand],
+    automatic: Sequence[Given] = (),
+    *,
+    building: bool = False,
+) -> dict[str, list[Given]]:
+    """Give ports addresses; return by port id those of each that got all that it demands. The subnets are locked.
 
-    A port gets all that it demands, or None for each demand. server_by_port: the server whose build assigns the port's
-    addresses, until it settles. Raises IpAddressAlreadyAllocated for a taken address outside the pools.
+    automatic: addresses that follow from MACs, for ports that demand nothing or get it; see give_automatic.
+    building: the addresses are the builds' of the ports' servers until they settle. Raises IpAddressAlreadyAllocated
+    for a taken address outside the pools.
     """
-    if not demands:
-        return []
-    amounts = Counter(subnet_id for demand in demands if demand.in_pool for subnet_id in demand.subnet_ids)
-    named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
-    starts: dict[str, int] = {}
-    if networks.settings.assignment == "spread" and len(named) < len(demands):
-        pools = await store.list_ranges(tx, "pool", sorted(amounts))
-        chosen = {subnet_id: addressing.choose_start(item, networks.env.random) for subnet_id, item in pools.items()}
-        starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
-    free = await store.list_free(tx, amounts, named, starts)
-    answers, change = addressing.hand_out(demands, free, starts)
-    written = [item for item in answers if item is not None]
-    inserted = await store.insert(tx, written, [server_by_port.get(item.port_id) for item in written])
-    if len(inserted) < len(written):
+    answers: list[Given | None] = []
+    if demands:
+        amounts = Counter(subnet_id for demand in demands if demand.in_pool for subnet_id in demand.subnet_ids)
+        named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
+        starts: dict[str, int] = {}
+        if networks.settings.assignment == "spread" and len(named) < len(demands):
+            pools = await store.list_ranges(tx, "pool", sorted(amounts))
+            chosen = {name: addressing.choose_start(item, networks.env.random) for name, item in pools.items()}
+            starts = {name: start for name, start in chosen.items() if start is not None}
+        free = await store.list_free(tx, amounts, named, starts)
+        answers, change = addressing.hand_out(demands, free, starts)
+        await store.change_free(tx, change)
+    lacking = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
+    giving = [*filter(None, answers), *(item for item in automatic if item.port_id not in lacking)]
+    inserted = await store.insert(tx, giving, building=building)
+    if not set(inserted).issuperset(filter(None, answers)):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
-    await store.change_free(tx, change)
-    return answers
+    given_by_port: dict[str, list[Given]] = {item.port_id: [] for item in giving}
+    for item in inserted:
+        given_by_port[item.port_id].append(item)
+    return given_by_port
 
 
 async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostError:
@@ -166,16 +181,13 @@ async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostE
     return IpAddressGenerationFailure(await availability.describe_subnets(tx, provider_uuid, demand.subnet_ids))
 
 
-async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
+def _refuse_other_pools(placing: Placing, pooled: Set[tuple[str, int]]) -> None:
     """Raise PortChanged where a named address has entered or left the pools since it was planned."""
-    planned = {(d.subnet_ids[0], d.address): d.in_pool for d in placing.demands if d.address is not None}
-    if not planned:
-        return
-    pooled = await store.list_pooled(tx, list(planned))
-    for (subnet_id, address), in_pool in planned.items():
-        if in_pool != ((subnet_id, address) in pooled):
+    for demand in placing.demands:
+        if demand.address is not None and demand.in_pool != ((demand.subnet_ids[0], demand.address) in pooled):
             raise PortChanged(
-                f"The pools of subnet {subnet_id} changed around {addressing.show(address)}: repeat the request."
+                f"The pools of subnet {demand.subnet_ids[0]} changed around {addressing.show(demand.address)}: "
+                "repeat the request."
             )
 
 

@@ -330,8 +330,13 @@ async def bind_batch(
             for bind in binds
         ]
         assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
-        servers = {bind.port_id: bind.server_id if building else None for bind in binds}
-        shown = await _assign(networks, tx, assigning, servers)
+        demands = [demand for item in assigning.values() for demand in item.demands]
+        automatic = [address for item in assigning.values() for address in item.automatic]
+        given_by_port = await addresses.hand_out(networks, tx, demands, automatic, building=building)
+        shown = {
+            port_id: tuple(map(addressing.show, sorted(item.address for item in items)))
+            for port_id, items in given_by_port.items()
+        }
         going = {
             bind.port_id: bind.host
             for bind, answer in zip(binds, answers, strict=True)
@@ -352,26 +357,6 @@ async def bind_batch(
             addresses_before = tuple(item.address for item in ports_locked[bind.port_id].addresses)
             final.append(seam.Bound(bind.port_id, shown.get(bind.port_id, addresses_before), revisions[bind.port_id]))
     return final
-
-
-async def _assign(
-    networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
-) -> dict[str, tuple[str, ...]]:
-    """Assign addresses to ports that have none; a port gets all that it demands, or none.
-
-    Return the addresses, as text, by the id of each port that got them.
-    """
-    demands = [demand for item in assigning.values() for demand in item.demands]
-    handed_out = await addresses.hand_out(networks, tx, demands, server_by_port)
-    addresses_given = [item for item in handed_out if item is not None]
-    got = {item.port_id for item in addresses_given}
-    got |= {item.port_id for item in assigning.values() if item.automatic and not item.demands}
-    automatic = [item for port_id in got for item in assigning[port_id].automatic]
-    addresses_given += await addresses.give_automatic(tx, automatic, server_by_port)
-    by_port: dict[str, list[int]] = {port_id: [] for port_id in got}
-    for item in addresses_given:
-        by_port[item.port_id].append(item.address)
-    return {port_id: tuple(map(addressing.show, sorted(numbers))) for port_id, numbers in by_port.items()}
 
 
 def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:

@@ -184,19 +184,20 @@ async def change_free(tx: Connection, change: FreeChange) -> None:
 INSERT_ADDRESSES = """
 -- network.insert_addresses
 INSERT INTO network.address (subnet_id, address, port_id, in_pool, claimed, assigned_for)
-SELECT subnet_id, address, port_id, in_pool, claimed, assigned_for
-FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[])
-    AS a (subnet_id, address, port_id, in_pool, claimed, assigned_for)
+SELECT subnet_id, address, port_id, in_pool, claimed,
+    (SELECT p.device_id::uuid FROM network.port p WHERE p.id = a.port_id AND $6)
+FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::boolean[])
+    AS a (subnet_id, address, port_id, in_pool, claimed)
 ON CONFLICT DO NOTHING RETURNING subnet_id, address
 """
 
 
-async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> list[Given]:
-    """Insert the addresses of ports; return those that no port held."""
+async def insert(tx: Connection, given: Sequence[Given], *, building: bool = False) -> list[Given]:
+    """Insert the addresses of ports; return those that no port held. building: for builds of the ports' servers."""
     if not given:
         return []
     new = [(item.subnet_id, addressing.show(item.address), item.port_id, item.in_pool, item.claimed) for item in given]
-    rows = await tx.fetch(INSERT_ADDRESSES, *columns_of(new), assigned_for)
+    rows = await tx.fetch(INSERT_ADDRESSES, *columns_of(new), building)
     inserted = {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
     return [item for item in given if (item.subnet_id, item.address) in inserted]
 
@@ -262,9 +263,9 @@ JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address) ON a.subnet_id = w
 """
 
 
-async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the addresses of these (subnet id, address) that a port holds."""
-    return [row["address"] for row in await tx.fetch(LIST_TAKEN, *columns_of(named, 2))]
+async def list_taken(tx: Connection, named: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the addresses, as text, of these (subnet id, address) that a port holds."""
+    return [row["address"] for row in await tx.fetch(LIST_TAKEN, *_pairs(named))]
 
 
 LIST_POOLED = """
