@@ -18,7 +18,7 @@ from roost.network.errors import (
 )
 from roost.network.model.ports import Port, PortFilter, PortRequest
 from roost.network.rules import addressing
-from roost.network.service import ports
+from roost.network.service import creations, ports
 from roost.network.service.quotas import QUOTAS
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim
@@ -45,7 +45,7 @@ async def test_what_is_answered_is_what_is_kept(cloud: Cloud) -> None:
         mac_address="FA-16-3E-00-00-01", device_id="x", device_owner="compute:nova", host="h1", vnic_type="direct",
         binding_profile='{"a": [true, null], "b": 1}', tags=("red", "blue"),
     )  # fmt: skip
-    (plain,) = made(await ports.create_each(cloud.networks, asked(network.id, host="h1")))
+    (plain,) = made(await creations.make(cloud.networks, asked(network.id, host="h1"), whole=False))
     (named,) = await ports.create_ports(cloud.networks, [full])
     for answered in (plain, named):
         assert len(answered.addresses) == 3
@@ -54,7 +54,7 @@ async def test_what_is_answered_is_what_is_kept(cloud: Cloud) -> None:
 
 async def test_the_last_addresses_go_to_some_and_the_others_are_told(cloud: Cloud) -> None:
     network = await cloud.plain("10.0.0.0/28")
-    answers = await ports.create_each(cloud.networks, asked(network.id, 20))
+    answers = await creations.make(cloud.networks, asked(network.id, 20), whole=False)
     assert len({port.addresses[0].address for port in made(answers)}) == 13
     refused = [answer for answer in answers if not isinstance(answer, Port)]
     assert {type(error) for error in refused} == {IpAddressGenerationFailure}
@@ -83,7 +83,7 @@ async def test_only_ports_whose_mac_address_was_taken_get_another(
     elif how == "all":
         await ports.create_ports(cloud.networks, asked(network.id, 20))
     else:
-        assert len(made(await ports.create_each(cloud.networks, asked(network.id, 20)))) == 20
+        assert len(made(await creations.make(cloud.networks, asked(network.id, 20), whole=False))) == 20
     assert len(await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,)))) == 21
     await assert_sound(cloud)
 
@@ -91,7 +91,7 @@ async def test_only_ports_whose_mac_address_was_taken_get_another(
 async def test_ports_on_a_host_spread_over_its_segments_and_fill_them_all(cloud: Cloud) -> None:
     network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/28")
     await cloud.client.set_hosts({"h9": ["rack1", "rack2"]})
-    answers = await ports.create_each(cloud.networks, asked(network.id, 20, host="h9"))
+    answers = await creations.make(cloud.networks, asked(network.id, 20, host="h9"), whole=False)
     assert len(made(answers)) == 5 + 13
     assert await cloud.used(rack1.id) == (5, 5)
     assert await cloud.used(rack2.id) == (13, 13)
@@ -104,7 +104,7 @@ async def test_each_is_refused_for_its_own_reason_and_the_others_are_made(cloud:
     await QUOTAS.set(cloud.networks, "limited", {"port": 1}, check=False)
     limited = PortRequest(network_id=plain.id, project_id="limited")
     wanted = [*asked(plain.id), *asked(NOWHERE), limited, limited, *asked(routed.id), *asked(plain.id)]
-    answers = await ports.create_each(cloud.networks, wanted)
+    answers = await creations.make(cloud.networks, wanted, whole=False)
     assert [type(answer) for answer in answers] == [Port, NetworkNotFound, Port, OverQuota, Port, Port]
     assert [port.ip_allocation for port in made(answers)] == ["immediate", "immediate", "deferred", "immediate"]
     assert await cloud.used(plain.id) == (13, 3)
@@ -129,7 +129,7 @@ async def test_a_set_that_took_longer_than_its_intents_keeps_nothing(
         return answers
 
     monkeypatch.setattr(cloud.networks.placement, "claim", slow)
-    answers = await ports.create_each(cloud.networks, asked(network.id, 3))
+    answers = await creations.make(cloud.networks, asked(network.id, 3), whole=False)
     assert {type(answer) for answer in answers} == {PortChanged}
     assert await cloud.used(network.id) == (13, 0)
     assert await ports.list_ports(cloud.networks, PortFilter()) == []

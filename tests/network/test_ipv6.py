@@ -23,7 +23,7 @@ from roost.network.model.networks import Network, Segment
 from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules import uses
 from roost.network.rules.addressing import show
-from roost.network.service import ports, subnets
+from roost.network.service import creations, ports, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.network.settings import NetworkSettings
 from roost.network.store import addresses as store
@@ -129,7 +129,7 @@ async def test_automatic_addresses_are_never_those_of_other_segments(cloud: Clou
     assert (await cloud.used(rack1.id), await cloud.used(rack1.id, IPV6_ADDRESS)) == ((5, 2), (2**31 - 1, 1))
     assert (await cloud.used(rack2.id), await cloud.used(rack2.id, IPV6_ADDRESS)) == ((5, 2), (2, 1))
     wanted = [PortRequest(network_id=network.id, project_id=PROJECT, host=host) for host in ("h1", "h2")]
-    one, two = await ports.create_each(cloud.networks, wanted)
+    one, two = await creations.make(cloud.networks, wanted, whole=False)
     assert isinstance(one, Port)
     assert isinstance(two, Port)
     assert addresses(one) == ["10.1.0.3", "2001:db8:1::3"]

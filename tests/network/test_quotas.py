@@ -12,7 +12,7 @@ from tests.network.test_api import Api
 from roost.network.errors import NetworkNotFound, OverQuota
 from roost.network.model.ports import Port, PortRequest
 from roost.network.rules import quotas as rules
-from roost.network.service import ports
+from roost.network.service import creations, ports
 from roost.network.service.quotas import QUOTAS
 from roost.network.settings import NetworkSettings
 from roost.platform.quotas import QuotaUsage
@@ -87,7 +87,7 @@ async def test_who_cannot_be_served_anyway_takes_nobodys_room(cloud: Cloud) -> N
     network = await cloud.plain("10.0.0.0/24")
     await QUOTAS.set(cloud.networks, PROJECT, {"port": 1}, check=False)
     absent = "11111111-1111-4111-8111-111111111111"
-    first, second = await ports.create_each(cloud.networks, [wanted(absent), wanted(network.id)])
+    first, second = await creations.make(cloud.networks, [wanted(absent), wanted(network.id)], whole=False)
     assert isinstance(first, NetworkNotFound)
     assert isinstance(second, Port)
 

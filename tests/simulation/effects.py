@@ -23,8 +23,7 @@ from roost.compute.service import Compute
 from roost.conductor.context import Conductor
 from roost.conductor.pipeline import run_once
 from roost.network.model.ports import Port, PortRequest
-from roost.network.service import Networks
-from roost.network.service.ports import create_each
+from roost.network.service import Networks, creations
 from roost.platform.database import Connection, Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
 
@@ -199,7 +198,7 @@ class AtOnce:
 
     async def do(self, request: PortRequest) -> Port | RoostError:
         """Make the port, or say why not."""
-        (made,) = await create_each(self._networks, [request])
+        (made,) = await creations.make(self._networks, [request], whole=False)
         return made
 
 

@@ -8,6 +8,7 @@ address.
 import ipaddress
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
@@ -46,7 +47,7 @@ class Demand(Struct, frozen=True):
 
 
 def hand_out(
-    demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int] | None = None
+    demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int] = {}
 ) -> tuple[list[Given | None], FreeChange]:
     """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
@@ -54,11 +55,11 @@ def hand_out(
     then from the lowest. free: the free ranges of each subnet in this order, one more than it has demands, and those
     that have the named addresses. starts: subnet id -> the address to start at; left out, it is the lowest.
     """
-    answers, free_after = _hand_out(demands, free, starts or {})
+    answers, free_after = _hand_out(demands, free, starts)
     short = {demand.port_id for demand, answer in zip(demands, answers, strict=True) if answer is None}
     if short:
         # What these ports give up goes to nobody: every port after them has its addresses already.
-        whole, free_after = _hand_out([demand for demand in demands if demand.port_id not in short], free, starts or {})
+        whole, free_after = _hand_out([demand for demand in demands if demand.port_id not in short], free, starts)
         remaining = iter(whole)
         answers = [None if demand.port_id in short else next(remaining) for demand in demands]
     return answers, difference(free, free_after)
@@ -123,19 +124,15 @@ def join(ranges: Iterable[AddressRange]) -> Ranges:
 def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
     """Return the addresses of `ranges` that are not in `others`, in order."""
     rest: list[AddressRange] = []
-    cuts = join(others)
-    start = 0
+    cuts = deque(join(others))
     for item in join(ranges):
         first = item.first
-        while start < len(cuts) and cuts[start].last < item.first:
-            start += 1
-        position = start
-        while position < len(cuts) and cuts[position].first <= item.last:
-            cut = cuts[position]
-            if first < cut.first:
-                rest.append(AddressRange(first, cut.first - 1))
-            first = cut.last + 1
-            position += 1
+        while cuts and cuts[0].first <= item.last and first <= item.last:
+            if first < cuts[0].first:
+                rest.append(AddressRange(first, cuts[0].first - 1))
+            first = max(first, cuts[0].last + 1)
+            if cuts[0].last <= item.last:
+                cuts.popleft()
         if first <= item.last:
             rest.append(AddressRange(first, item.last))
     return tuple(rest)

@@ -27,6 +27,7 @@ from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.structs import copy_as
 
 log = structlog.get_logger()
 
@@ -46,7 +47,10 @@ class _Making:
 
 
 async def make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool) -> list[Port | RoostError]:
-    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none."""
+    """Make the ports: plan, claim, write. Return each, or its error. whole: raise the first error, make none.
+
+    A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
+    """
     makings = [_Making(request, _draft(networks, request)) for request in wanted]
     async with _taking_back(networks, makings), Intents(networks) as intents:
         ports_written = await _plan(networks, makings, intents, whole=whole)
@@ -231,13 +235,16 @@ def _raise_mac_in_use(drafts_left: Iterable[Port]) -> None:
 
 def _draft(networks: Networks, request: PortRequest) -> Port:
     """Return the port as it is asked for; what follows from its network is still to be decided."""
-    now, fields = networks.env.now(), msgspec.structs.asdict(request)
-    del fields["fixed_ips"]
-    fields |= {
-        "mac_address": canonical_mac(request.mac_address) if request.mac_address else "",
-        "host": request.host or None,
-        "vif_type": vif_type_of(request.host),
-        "port_security_enabled": True,
-        "ip_allocation": "",
-    }
-    return Port(**fields, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+    now = networks.env.now()
+    return copy_as(
+        Port,
+        request,
+        id=networks.env.new_uuid(),
+        mac_address=canonical_mac(request.mac_address) if request.mac_address else "",
+        host=request.host or None,
+        vif_type=vif_type_of(request.host),
+        port_security_enabled=True,
+        ip_allocation="",
+        created_at=now,
+        updated_at=now,
+    )

@@ -17,6 +17,7 @@ from roost.network.service import Networks, addresses, builds
 from roost.network.service import ports as port_service
 from roost.network.service.claims import Intents
 from roost.platform.errors import BadRequest, Conflict, NotFound
+from roost.platform.structs import copy_as
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
 
@@ -100,13 +101,7 @@ async def _take(networks: Networks, wanted: AgentPort) -> Port:
         raise PortInUse(
             f"Port {port_id} is on {before.host} with server {before.device_id}: its revision is not named."
         )
-    server = seam.ServerNics(
-        server_id=wanted.server_id,
-        project_id=wanted.project_id,
-        nics=(wanted.nic,),
-        availability_zone=wanted.availability_zone,
-    )
-    (answer,) = await builds.ensure_ports(networks, [server])
+    (answer,) = await builds.ensure_ports(networks, [copy_as(seam.ServerNics, wanted, nics=(wanted.nic,))])
     if isinstance(answer, seam.PortsRefused):
         raise Conflict(answer.reason)
     (port,) = answer.ports
@@ -127,7 +122,14 @@ async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port
     """Bind with what the conductor claimed, if the host reaches its segment; else claim on one that it reaches."""
     consumers = await networks.placement.get_consumers([port.id])
     for provider_uuid, resources in (consumers[port.id].allocations if port.id in consumers else {}).items():
-        bind = _port_bind(wanted, port, provider_uuid, tuple(resources))
+        bind = copy_as(
+            seam.PortBind,
+            wanted,
+            port_id=port.id,
+            revision=port.revision,
+            provider_uuid=provider_uuid,
+            claimed=tuple(resources),
+        )
         if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
             return
         port_now = await port_service.get_port(networks, port.id)  # a refused bind has raised its revision
@@ -152,24 +154,14 @@ async def _bind(
     intents: Intents | None = None,
 ) -> None:
     """Bind the port, and close its intent. Raises Conflict, and writes nothing, when the port cannot be bound."""
-    provider_uuid = placing.provider_uuid if placing and placing.claimed else None
-    bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
+    claimed = tuple(placing.claimed) if placing else ()
+    provider_uuid = placing.provider_uuid if placing and claimed else None
+    bind = copy_as(
+        seam.PortBind, wanted, port_id=port.id, revision=port.revision, provider_uuid=provider_uuid, claimed=claimed
+    )
     async with networks.database.transaction() as tx:
         for error in (await intents.close(tx) if intents else {}).values():
             raise error
         (answer,) = await builds.bind_batch(networks, tx, [bind])
         if isinstance(answer, seam.BindRefused):
             raise Conflict(answer.reason)
-
-
-def _port_bind(
-    wanted: AgentPort, port: seam.Port, provider_uuid: str | None, claimed: tuple[str, ...]
-) -> seam.PortBind:
-    return seam.PortBind(
-        port_id=port.id,
-        server_id=wanted.server_id,
-        host=wanted.host,
-        provider_uuid=provider_uuid,
-        revision=port.revision,
-        claimed=claimed,
-    )

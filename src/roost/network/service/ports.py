@@ -73,7 +73,7 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     await refuse_while_recovering(networks)
     if len(wanted) == 1 and wanted[0].fixed_ips is None and not wanted[0].mac_address:
         if networks.creations is None:
-            networks.creations = Batches(lambda batch: create_each(networks, batch), most=TOGETHER_MAX)
+            networks.creations = Batches(lambda batch: creations.make(networks, batch, whole=False), most=TOGETHER_MAX)
         answers = [await networks.creations.do(wanted[0])]
     else:
         answers = await creations.make(networks, wanted, whole=True)
@@ -81,14 +81,6 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
         if isinstance(answer, RoostError):
             raise answer
     return [answer for answer in answers if isinstance(answer, Port)]
-
-
-async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port | RoostError]:
-    """Make each of the ports, or return its error; in order. No request names an address or a MAC.
-
-    A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
-    """
-    return await creations.make(networks, wanted, whole=False)
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
@@ -174,8 +166,7 @@ async def _begin(
             _refuse_host_change(port, owner)
         releasing, _claiming = await claim_rows.list_busy(tx, [port_id])
         if releasing:
-            text = f"The claim of port {port_id} is still being given back: repeat the request."
-            raise ReleasesPending(releasing, text)
+            raise ReleasesPending(releasing)
         if activates:
             changes = await _activation(tx, port, changes.host or "")
         changed = readdressing.apply_changes(port, changes)

@@ -36,8 +36,8 @@ log = structlog.get_logger()
 class ReleasesPending(PortChanged):
     """Claims of these ports are still being given back."""
 
-    def __init__(self, port_ids: Set[str], text: str = "") -> None:
-        super().__init__(text or "Claims of the ports are still being given back: repeat the request.")
+    def __init__(self, port_ids: Set[str]) -> None:
+        super().__init__("Claims of the ports are still being given back: repeat the request.")
         self.port_ids = port_ids
 
 
