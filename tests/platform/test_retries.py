@@ -43,3 +43,18 @@ async def test_an_operation_is_repeated_while_its_error_says_so(
         with pytest.raises(Conflict, match=f"^{raises}$"):
             await operation(7, word="w")
     assert made == [(7, "w")] * attempts
+
+
+async def test_what_is_done_between_two_attempts_knows_the_error_and_whose_operation_it_is() -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def make_way(error: Overtaken, who: str) -> None:
+        seen.append((str(error), who))
+
+    @retried(Overtaken, most=MOST, between=make_way)
+    async def operation(who: str) -> None:
+        raise Overtaken(f"{len(seen)} before")
+
+    with pytest.raises(Overtaken, match=r"^2 before$"):
+        await operation("a port's")
+    assert seen == [("0 before", "a port's"), ("1 before", "a port's")]

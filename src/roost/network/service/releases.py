@@ -5,9 +5,7 @@ whole claim. The ledger is told the capacity before a claim goes: an address out
 claimed.
 """
 
-from collections.abc import Callable, Coroutine, Sequence, Set
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Sequence, Set
 
 import structlog
 
@@ -26,10 +24,6 @@ from roost.seams.placement import Allocations, ClaimGroup, ConsumerState, Refuse
 RELEASES_MAX = 1000
 ROUNDS_MAX = 8
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Operation = Callable[Concatenate[Networks, P], Coroutine[Any, Any, R]]
-
 log = structlog.get_logger()
 
 
@@ -41,22 +35,12 @@ class ReleasesPending(PortChanged):
         self.port_ids = port_ids
 
 
-def after_releases(operation: Operation[P, R]) -> Operation[P, R]:
-    """Return the operation, repeated while it raises ReleasesPending; these releases are worked off in between.
-
-    The last of ROUNDS_MAX attempts raises ReleasesPending.
-    """
-
-    @retried(ReleasesPending, most=ROUNDS_MAX)
-    @wraps(operation)
-    async def attempt(networks: Networks, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return await operation(networks, *args, **kwargs)
-        except ReleasesPending as pending:
-            await work_off(networks, sorted(pending.port_ids))
-            raise
-
-    return attempt
+after_releases = retried(
+    ReleasesPending,
+    most=ROUNDS_MAX,
+    between=lambda pending, networks: work_off(networks, sorted(pending.port_ids)),
+)
+"""Repeats an operation that raises ReleasesPending, once these releases are worked off."""
 
 
 async def remove_ports(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
