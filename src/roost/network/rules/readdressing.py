@@ -34,9 +34,9 @@ DISTRIBUTED_OWNER = "network:distributed"
 class PortChange(Struct, frozen=True):
     """What a change does to a port.
 
-    before: the port as it was locked. port: as it is to be. dropped: addresses that it loses. placings: alternatives
-    for the addresses that it gets; empty if it gets none. needs_claim: the ledger is asked first. trims: the claim is
-    larger than the addresses once they are written.
+    before: the port as it was locked. port: as it is to be, with the addresses that it keeps. dropped: those that it
+    loses. placings: alternatives for those that it gets; empty if it gets none. needs_claim: the ledger is asked
+    first. trims: the claim is larger than the addresses once they are written.
     """
 
     before: Port
@@ -60,10 +60,10 @@ def apply_changes(port: Port, changes: PortChanges) -> Port:
     if changes.host is not None:
         fields |= {"host": changes.host or None, "vif_type": vif_type_of(changes.host)}
     changed = replace(with_changes(port, changes), **fields)
-    if changes.allowed_address_pairs is not None:
-        pairs = port_security.with_own_mac(changes.allowed_address_pairs, changed.mac_address)
+    if changed.allowed_address_pairs:
+        pairs = port_security.with_own_mac(changed.allowed_address_pairs, changed.mac_address)
         changed = replace(changed, allowed_address_pairs=pairs)
-    port_security.refuse_pairs_unsecured(changed.allowed_address_pairs, is_secured=changed.port_security_enabled)
+        port_security.refuse_pairs_unsecured(pairs, is_secured=changed.port_security_enabled)
     refuse_mac_address(port, changed.mac_address)
     return changed
 
@@ -98,7 +98,7 @@ def plan_change(
     claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
     needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
     trims = not same_allocations(claim_dropped, {} if needs_claim else claim_coming)
-    return PortChange(port, changed, matched.dropped, placings, needs_claim, trims)
+    return PortChange(port, replace(changed, addresses=matched.kept), matched.dropped, placings, needs_claim, trims)
 
 
 class Matched(Struct, frozen=True):

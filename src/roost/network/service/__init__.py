@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from msgspec.structs import asdict
+from msgspec import Struct
 
-from roost.network.model.networks import Network, NetworkRequest, Segment, SegmentRequest, Subnet, SubnetRequest
+from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import Port, PortRequest
 from roost.network.settings import NetworkSettings
 from roost.platform.batches import Batches
@@ -16,6 +16,7 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
 from roost.platform.outbox import Outbox
+from roost.platform.structs import copy_as
 from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 New = TypeVar("New", Network, Segment, Subnet)
@@ -43,12 +44,9 @@ class Networks:
     outbox: Outbox | None = None
     recovery_seen: tuple[datetime | None, str | None] = (None, None)
 
-    def stamp(
-        self, kind: type[New], requests: Sequence[NetworkRequest] | Sequence[SegmentRequest] | Sequence[SubnetRequest]
-    ) -> list[New]:
+    def stamp(self, kind: type[New], requests: Sequence[Struct]) -> list[New]:
         """Return the requested resources, each with a new id and the time now. kind: that of the requests."""
         now = self.env.now()
         return [
-            kind(**asdict(item), id=self.env.new_uuid(), revision=1, created_at=now, updated_at=now)
-            for item in requests
+            copy_as(kind, item, id=self.env.new_uuid(), revision=1, created_at=now, updated_at=now) for item in requests
         ]

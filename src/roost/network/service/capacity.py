@@ -25,7 +25,7 @@ from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.platform.repeat import at_once
 from roost.seams.compute import HostAggregateState
-from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ProviderState, Refused, Rule
+from roost.seams.placement import Claimed, ConsumerClaim, ProviderState, Refused, Rule
 
 BATCH_MAX = 500
 LEASE_SHARE = 0.8
@@ -185,10 +185,7 @@ async def claim_with_capacity(
 ) -> Claimed | Refused:
     """Make these claims in one step with the inventories that the sources are to have."""
     states = [state for state in map(capacity.provider_state, sources) if state is not None]
-    if states:
-        return await networks.placement.reshape(states, claims)
-    (answer,) = await networks.placement.claim([ClaimGroup(tuple(claims))])
-    return answer
+    return await networks.placement.reshape(states, claims)
 
 
 async def _follow_subnet(networks: Networks, provider_uuid: str) -> bool:

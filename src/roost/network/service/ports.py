@@ -12,7 +12,6 @@ intent expires, or by the release row.
 from collections.abc import Sequence
 
 import asyncpg
-import msgspec
 
 from roost.network.errors import (
     MacAddressInUse,
@@ -222,8 +221,7 @@ async def lock_for_client(tx: Connection, port_id: str, revision: int | None = N
 
 async def find_owner(networks: Networks, port_id: str) -> Owner:
     """Return the device that has the port. Call it before locking anything: it asks the compute service."""
-    async with networks.database.transaction() as tx:
-        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+    ports_read = await list_ports(networks, PortFilter(ids=(port_id,)))
     device_id = ports_read[0].device_id if ports_read else ""
     server_ids = [device_id] if is_server_id(device_id) else []
     return device_id, bool(server_ids and await networks.compute.get_server_states(server_ids))
@@ -267,9 +265,9 @@ async def _write(
         for placing in placings:
             await addresses.give_one(networks, tx, change.port, placing, locked)
         if renews:
-            kept = tuple(item for item in port.addresses if item not in change.dropped)
-            subnets = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
-            await addresses.renew_automatic(tx, msgspec.structs.replace(change.port, addresses=kept), subnets)
+            providers_kept = {item.provider_uuid for item in change.port.addresses}
+            subnets = [subnet for uuid in providers_kept for subnet in locked.get(uuid, ())]
+            await addresses.renew_automatic(tx, change.port, subnets)
         if change.trims:
             await claim_rows.insert_releases(tx, [port.id])
         is_told = touches_addresses or _list_told(port) != _list_told(change.port)
