@@ -237,7 +237,7 @@ async def test_a_claim_on_its_way_back_from_a_provider_that_goes_is_given_back(c
         await tx.execute("DELETE FROM network.subnet")
         await publication_rows.want(tx, [network.id])
     await cloud.client.release_ports([server], restore=True)
-    assert await releases.work_off_all(cloud.networks) == 0
+    assert await releases.work_off(cloud.networks) == 0
     assert await cloud.networks.placement.get_consumers([made.id]) == {}
 
 

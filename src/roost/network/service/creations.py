@@ -183,12 +183,12 @@ async def _write(
             if making.draft.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings, whole=whole)
-        intents_gone = await intents.close(tx)
-        for making in _going(makings):
-            making.error = intents_gone.get(making.draft.id)
-        placings = {making.draft.id: making.placing for making in _going(makings) if making.placing is not None}
+        errors: dict[str, RoostError] = {**await intents.close(tx)}
+        placings = {
+            m.draft.id: m.placing for m in _going(makings) if m.placing is not None and m.draft.id not in errors
+        }
         locked = await address_rows.lock_provider_subnets(tx, sorted({p.provider_uuid for p in placings.values()}))
-        errors = await addresses.give(networks, tx, placings, locked)
+        errors |= await addresses.give(networks, tx, placings, locked)
         for making in _going(makings):
             making.error = errors.get(making.draft.id)
         if whole:

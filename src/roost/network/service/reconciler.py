@@ -37,7 +37,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
     abandoned += await _count_repaired(audit_ports.LARGE_CLAIMS, context)
     released = 0
     with suppress(Conflict, PublicationPending):  # a provider that cannot be told keeps its own claims alone
-        released = await releases.work_off_all(context)
+        released = await releases.work_off(context)
     await subnets.finish_spreading(context)
     while await notices.tell(context):
         pass

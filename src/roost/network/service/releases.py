@@ -54,7 +54,7 @@ async def remove_ports(networks: Networks, tx: Connection, ports_locked: Sequenc
 
 
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
-    """Trim the claims of the ports that have release rows; return how many ports. port_ids: None for the oldest rows.
+    """Trim the claims of the ports that have release rows; return how many ports. port_ids: None for all, oldest first.
 
     Raises PublicationPending, Conflict while the ledger cannot be told of some providers; other claims are trimmed.
     """
@@ -63,9 +63,10 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
     while True:
         count, providers_due = await _work_off(networks, port_ids, stayed)
         released += count
-        if not providers_due:
+        if providers_due:
+            stayed |= await capacity.publish(networks, providers_due)
+        elif port_ids is not None or not count:
             return released
-        stayed |= await capacity.publish(networks, providers_due)
 
 
 work_off_now = at_once(work_off, "releasing claims")
@@ -124,11 +125,3 @@ async def _trim(networks: Networks, claims_wanted: Sequence[tuple[ConsumerState,
     groups = [ClaimGroup((consumer.claiming(claim),)) for consumer, claim in larger]
     answers = zip(larger, await networks.placement.claim(groups), strict=True)
     return {consumer.consumer_uuid for (consumer, _), answer in answers if isinstance(answer, Refused)}
-
-
-async def work_off_all(networks: Networks) -> int:
-    """Release all that can be released by now, oldest first; return how many ports."""
-    released = 0
-    while count := await work_off(networks):
-        released += count
-    return released

@@ -226,7 +226,7 @@ async def take(
     try:
         await capacity.take(networks, provider_uuids, change)
     except CapacityInUse:
-        await releases.work_off_all(networks)
+        await releases.work_off(networks)
         try:
             await capacity.take(networks, provider_uuids, change)
         except CapacityInUse:
