@@ -128,6 +128,13 @@ class Port(PortAttributes, frozen=True, kw_only=True):
         """Return the one provider of its addresses; None without addresses."""
         return self.addresses[0].provider_uuid if self.addresses else None
 
+    @property
+    def binding(self) -> "Binding":
+        """Return its active binding."""
+        return Binding(
+            host=self.host or "", vnic_type=self.vnic_type, profile=self.binding_profile, vif_type=self.vif_type
+        )
+
 
 class Nic(Struct, frozen=True, kw_only=True):
     """What is around the NIC of a port. segment_id: None where its network has none, or several and it has no address.

@@ -5,7 +5,9 @@ No port of a server that runs is reserved. Whoever changes one raises its revisi
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortFilter
+from msgspec.structs import replace
+
+from roost.network.model.ports import VIF_TYPE_BOUND, Port, PortFilter
 from roost.network.rules import port_bindings, segments
 from roost.network.rules.capacity import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
@@ -57,23 +59,15 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
         providers = await network_rows.list_providers(tx, provider_uuids)
         answers: list[str | None] = []
         for port_id, host_name in hosts_by_port:
-            port, host = ports_locked.get(port_id), hosts.get(host_name)
-            provider = providers.get(port.provider_uuid or "") if port else None
+            port = ports_locked.get(port_id)
             if port is None:
                 answers.append(f"Port {port_id} is gone.")
-            elif provider is not None and (reason := segments.find_refusal(host_name, host, provider)) is not None:
-                answers.append(reason)
-            else:
-                answers.append(None)
-                if port.host != host_name:
-                    binding = Binding(
-                        host=host_name,
-                        vnic_type=port.vnic_type,
-                        profile=port.binding_profile,
-                        vif_type=VIF_TYPE_BOUND,
-                        active=False,
-                    )
-                    await ports.put_binding(tx, port_id, binding)
+                continue
+            provider = providers.get(port.provider_uuid or "")
+            reason = segments.find_refusal(host_name, hosts.get(host_name), provider) if provider else None
+            answers.append(reason)
+            if reason is None and port.host != host_name:
+                await ports.put_binding(tx, port_id, replace(port.binding, host=host_name, vif_type=VIF_TYPE_BOUND))
         return answers
 
 

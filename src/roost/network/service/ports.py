@@ -191,10 +191,7 @@ async def list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
     """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
     if not is_of_server(port.device_owner):
         raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
-    active = Binding(
-        host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
-    )
-    return [active, *await port_rows.list_inactive_bindings(tx, port.id)]
+    return [port.binding, *await port_rows.list_inactive_bindings(tx, port.id)]
 
 
 def pick_binding(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
