@@ -349,7 +349,7 @@ def one_file_writes_addresses_and_one_intents(house: House) -> Iterator[Breach]:
                 yield module, line, f"only network/service/{writers[name]}.py calls {name}"
 
 
-PORTS_OF_CLIENTS = {"ports", "creations", "port_bindings"}
+PORTS_OF_CLIENTS = {"ports", "creations"}
 PORTS_OF_SERVERS = {"builds", "moves"}
 """Files of network/service: ports as clients ask for them, and as the conductor does."""
 

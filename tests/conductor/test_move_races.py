@@ -18,7 +18,7 @@ from tests.sampling import sampled_from
 from roost.network.errors import PortInUse
 from roost.network.model.networks import Network
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
-from roost.network.service import port_bindings, ports
+from roost.network.service import ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 
@@ -76,7 +76,7 @@ async def assert_placed(world: World, port_id: str) -> Port | None:
         return None
     assert port.host is None or all(item.address.startswith(f"10.{port.host[1]}.") for item in port.addresses), port
     if port.device_owner.startswith("compute:"):
-        listed = await port_bindings.list_bindings(world.networks, port_id)
+        listed = await ports.list_bindings(world.networks, port_id)
         assert [binding.host for binding in listed if binding.active] == [port.host or ""]
     return port
 
@@ -113,7 +113,7 @@ async def test_a_move_and_what_others_do_to_the_port(
             if ours:
                 assert port is None or port.device_id != device_id or port.host == host
             elif first in MOVES and not between.fired:
-                (binding,) = await port_bindings.list_bindings(world.networks, port_id)
+                (binding,) = await ports.list_bindings(world.networks, port_id)
                 assert (binding.host, binding.active) == ("r1-h2", True)
             await attempt(delete, world, port_id)
             await world.run()  # the guest's host says that it is without the port
@@ -161,6 +161,6 @@ async def test_a_port_of_a_server_is_refused_a_move(world: World, move: Act) -> 
     await world.run()
     with pytest.raises(PortInUse, match="moves with the server"):
         await move(world, port_id)
-    assert len(await port_bindings.list_bindings(world.networks, port_id)) == 1
+    assert len(await ports.list_bindings(world.networks, port_id)) == 1
     await world.delete(server)
     await end(world, network.id)

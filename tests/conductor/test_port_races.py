@@ -18,7 +18,7 @@ from tests.sampling import sampled_from
 
 from roost.compute.service.servers import get_server
 from roost.network.model.ports import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.service import port_bindings, ports
+from roost.network.service import ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
@@ -54,22 +54,22 @@ async def change_addresses(world: World, port_id: str) -> None:
 
 
 async def activate(world: World, port_id: str) -> None:
-    await port_bindings.create_binding(world.networks, port_id, Binding(host="r1-h2"))
-    await port_bindings.activate_binding(world.networks, port_id, "r1-h2")
+    await ports.create_binding(world.networks, port_id, Binding(host="r1-h2"))
+    await ports.activate_binding(world.networks, port_id, "r1-h2")
 
 
 async def live(world: World, port_id: str, to: str = "") -> None:
     """Live migration: a second binding, which becomes the active one, and the first goes; or nothing stays of it."""
     source = (await ports.get_port(world.networks, port_id)).host
     to = to or ("r1-h1" if source == "r1-h2" else "r1-h2")
-    await port_bindings.create_binding(world.networks, port_id, Binding(host=to, profile='{"migrating_to": "x"}'))
+    await ports.create_binding(world.networks, port_id, Binding(host=to, profile='{"migrating_to": "x"}'))
     try:
-        await port_bindings.activate_binding(world.networks, port_id, to)
+        await ports.activate_binding(world.networks, port_id, to)
     except RoostError:
-        await port_bindings.delete_binding(world.networks, port_id, to)
+        await ports.delete_binding(world.networks, port_id, to)
         raise
     if source is not None:
-        await port_bindings.delete_binding(world.networks, port_id, source)
+        await ports.delete_binding(world.networks, port_id, source)
 
 
 async def cold(world: World, port_id: str, to: str = "") -> None:

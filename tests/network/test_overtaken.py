@@ -13,13 +13,7 @@ from tests.next_call import before
 from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model.networks import SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortChanges
-from roost.network.service import (
-    audit_ports,
-    claims,
-    port_bindings,
-    ports,
-    subnets,
-)
+from roost.network.service import audit_ports, claims, ports, subnets
 from roost.network.service import networks as network_service
 from roost.network.store import networks as network_rows
 from roost.platform.drift import Repairs
@@ -131,6 +125,6 @@ async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked
 
     monkeypatch.setattr(ports, "find_owner", find_owner)
     with pytest.raises(PortChanged):
-        await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
-    await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
+        await ports.delete_binding(cloud.networks, bound.id, "h1")
+    await ports.delete_binding(cloud.networks, bound.id, "h1")
     assert (await ports.get_port(cloud.networks, bound.id)).host is None

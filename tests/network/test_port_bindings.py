@@ -13,7 +13,7 @@ from roost.network.api import ports as ports_api
 from roost.network.errors import PortBindingAlreadyActive, PortBindingNotFound, PortChanged, PortInUse
 from roost.network.model.networks import Network
 from roost.network.model.ports import Binding, PortRequest
-from roost.network.service import port_bindings, ports
+from roost.network.service import ports
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -204,20 +204,20 @@ async def test_a_build_that_binds_where_a_binding_waited_has_one_binding_there(c
     mine = await ports.create_port(
         cloud.networks, PortRequest(network_id=network.id, project_id="project", device_owner=COMPUTE)
     )
-    await port_bindings.create_binding(cloud.networks, mine.id, Binding(host="h1"))
+    await ports.create_binding(cloud.networks, mine.id, Binding(host="h1"))
     server = cloud.server(Nic(tag="0", port_id=mine.id))
     (port,) = await cloud.ensure(server)
     with pytest.raises(PortInUse):
-        await port_bindings.activate_binding(cloud.networks, mine.id, "h1")
+        await ports.activate_binding(cloud.networks, mine.id, "h1")
     with pytest.raises(PortInUse):
-        await port_bindings.delete_binding(cloud.networks, mine.id, "h1")
+        await ports.delete_binding(cloud.networks, mine.id, "h1")
     assert await cloud.claim([port.id], rack1.id)
     await cloud.bind(server, port, "h1", rack1.id)
-    (binding,) = await port_bindings.list_bindings(cloud.networks, mine.id)
+    (binding,) = await ports.list_bindings(cloud.networks, mine.id)
     assert (binding.host, binding.active) == ("h1", True)
     await cloud.client.settle_ports([server.server_id])
     with pytest.raises(PortInUse, match="moves with the server"):
-        await port_bindings.delete_binding(cloud.networks, mine.id, "h1")
+        await ports.delete_binding(cloud.networks, mine.id, "h1")
 
 
 async def test_of_many_activations_at_once_each_host_is_active_at_most_once(cloud: Cloud) -> None:
@@ -227,16 +227,16 @@ async def test_of_many_activations_at_once_each_host_is_active_at_most_once(clou
         PortRequest(network_id=network.id, project_id="project", device_owner=COMPUTE),
     )
     for host in ("h1", "h2", "both"):
-        await port_bindings.create_binding(cloud.networks, port.id, Binding(host=host))
+        await ports.create_binding(cloud.networks, port.id, Binding(host=host))
     answers = await asyncio.gather(
-        *(port_bindings.activate_binding(cloud.networks, port.id, host) for host in ("h1", "h2", "both") * 4),
+        *(ports.activate_binding(cloud.networks, port.id, host) for host in ("h1", "h2", "both") * 4),
         return_exceptions=True,
     )
     expected = (PortBindingAlreadyActive, PortChanged, PortBindingNotFound, Binding)
     assert all(isinstance(answer, expected) or "HostNotCompatible" in type(answer).__name__ for answer in answers), (
         answers
     )
-    listed = await port_bindings.list_bindings(cloud.networks, port.id)
+    listed = await ports.list_bindings(cloud.networks, port.id)
     assert sorted(binding.host for binding in listed) == ["both", "h1", "h2"]
     assert sum(binding.active for binding in listed) == 1
     now = await ports.get_port(cloud.networks, port.id)

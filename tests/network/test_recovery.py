@@ -8,7 +8,7 @@ from tests.network.conftest import MemberCompute
 
 from roost.network.errors import AddressesWithheld
 from roost.network.model.ports import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.service import Networks, port_bindings, ports
+from roost.network.service import Networks, ports
 from roost.platform.env import Env
 
 REASON = "the records went back in time"
@@ -49,11 +49,11 @@ async def test_a_binding_that_is_activated_gives_no_address_meanwhile(
     routed, _ = await cloud.routed("10.1.0.0/29")
     owner = {"device_owner": "compute:nova", "device_id": "vm"}
     port = await ports.create_port(networks, PortRequest(network_id=routed.id, project_id=PROJECT, **owner))
-    await port_bindings.create_binding(networks, port.id, Binding(host="h1"))
+    await ports.create_binding(networks, port.id, Binding(host="h1"))
     compute.recovery = REASON
     networks.recovery_seen = (None, None)
     with pytest.raises(AddressesWithheld, match=REASON):
-        await port_bindings.activate_binding(networks, port.id, "h1")
+        await ports.activate_binding(networks, port.id, "h1")
     assert (await ports.get_port(networks, port.id)).addresses == ()
 
 

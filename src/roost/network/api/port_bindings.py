@@ -15,7 +15,7 @@ from roost.network.errors import InvalidInput
 from roost.network.model.ports import Binding
 from roost.network.rules.documents import described, vif_details
 from roost.network.service import Networks
-from roost.network.service import port_bindings as service
+from roost.network.service import ports as service
 from roost.platform.bodies import read_json
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.structs import copy_as

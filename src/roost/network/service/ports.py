@@ -1,4 +1,4 @@
-"""Ports as clients read, make, change and delete them. How new ones are made: creations.py.
+"""Ports and their bindings as clients read, make, change and delete them. How new ones are made: creations.py.
 
 For a change the port is locked, what it needs is claimed, and one transaction writes everything. A change that needs no
 claim is written in the transaction that plans it. Another one is planned in one transaction, which opens an intent, and
@@ -7,22 +7,38 @@ written in a second one, which closes it.
 Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
 claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
 intent expires, or by the release row.
+
+The active binding is in the port's row, others wait on their hosts. One that waits is activated as a change of
+`binding:host_id`. The active one becomes inactive then.
+Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 """
 
 from collections.abc import Sequence
 
 import asyncpg
+from msgspec.structs import replace
 
 from roost.network.errors import (
     MacAddressInUse,
     PortBindingAlreadyActive,
+    PortBindingAlreadyExists,
     PortBindingNotFound,
     PortChanged,
     PortInUse,
     PortNotCompute,
     PortNotFound,
+    RevisionNumberConstraintFailed,
 )
-from roost.network.model.ports import Binding, Port, PortChanges, PortFilter, PortRequest, is_of_server, is_server_id
+from roost.network.model.ports import (
+    VIF_TYPE_BOUND,
+    Binding,
+    Port,
+    PortChanges,
+    PortFilter,
+    PortRequest,
+    is_of_server,
+    is_server_id,
+)
 from roost.network.rules import readdressing, requests
 from roost.network.rules.capacity import claim_of
 from roost.network.rules.readdressing import PortChange
@@ -107,7 +123,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
-        port = await lock_shown(tx, port_id, revision)
+        port = await _lock_shown(tx, port_id, revision)
         if gone := readdressing.list_leaving(port, None, ()):
             await leaving.leave(networks, tx, port, gone)
         servers = await releases.remove_ports(networks, tx, [port])
@@ -156,7 +172,7 @@ async def _begin(
     Raises ReleasesPending while the port's claim is being given back.
     """
     async with networks.database.transaction() as tx:
-        port = await lock_for_client(tx, port_id, changes.revision)
+        port = await _lock_for_client(tx, port_id, changes.revision)
         if changes.device_id not in (None, "", port.device_id):
             await leaving.refuse_plugged(tx, port, changes.device_id)
         device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
@@ -181,36 +197,21 @@ async def _begin(
 
 async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
     """Return the changes that make the port's binding on the host its active one."""
-    binding = pick_binding(port.id, host, await list_bindings_of(tx, port))
+    binding = _pick_binding(port.id, host, await _list_bindings_of(tx, port))
     if binding.active:
         raise PortBindingAlreadyActive(f"Binding for port {port.id} on host {binding.host} is already active.")
     return PortChanges(host=binding.host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
 
 
-async def list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
-    """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
-    if not is_of_server(port.device_owner):
-        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
-    return [port.binding, *await port_rows.list_inactive_bindings(tx, port.id)]
-
-
-def pick_binding(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
-    """Return the binding that is on the host. Raises PortBindingNotFound."""
-    for binding in bindings:
-        if binding.host == host:
-            return binding
-    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
-
-
-async def lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
+async def _lock_shown(tx: Connection, port_id: str, revision: int | None) -> Port:
     """Lock a port that clients see; return it. Raises PortNotFound, RevisionNumberConstraintFailed."""
     ports_shown = [port for port in (await port_rows.lock_ports(tx, [port_id])).values() if not port.hidden]
     return pick_revision(ports_shown, PortNotFound, "Port", port_id, revision)
 
 
-async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
-    """Lock a port that a client changes; return it. Raises as lock_shown does, and PortInUse."""
-    port = await lock_shown(tx, port_id, revision)
+async def _lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
+    """Lock a port that a client changes; return it. Raises as _lock_shown does, and PortInUse."""
+    port = await _lock_shown(tx, port_id, revision)
     if port.reserved_from is not None:
         raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
     return port
@@ -285,3 +286,103 @@ async def _move_binding(tx: Connection, port: Port, host: str | None, *, activat
 def _list_told(port: Port) -> tuple[object, ...]:
     """Return what a server shows of a port, and what its guest's host is told of it, beside the addresses."""
     return port.device_id, port.mac_address, port.port_security_enabled, port.allowed_address_pairs
+
+
+async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
+    """Return the port's bindings, the active one first; its host is "" while the port is unbound.
+
+    Raises PortNotFound, PortNotCompute.
+    """
+    async with networks.database.transaction(snapshot=True) as tx:
+        ports_read = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+        return await _list_bindings_of(tx, pick(ports_read, PortNotFound, "Port", port_id))
+
+
+async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """Return the port's binding on the host. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
+    return _pick_binding(port_id, host, await list_bindings(networks, port_id))
+
+
+async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> Binding:
+    """Add an inactive binding, which assigns no address.
+
+    Its host must reach the port's addresses; if the port has none, some segment of its network.
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
+    HostNotCompatibleWithFixedIps.
+    """
+    binding_new = replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
+    async with networks.database.transaction() as tx:
+        port = await _lock_for_client(tx, port_id)
+        if any(binding.host == wanted.host for binding in await _list_bindings_of(tx, port)):
+            raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
+        state = await addresses.read_network(tx, port.network_id, wanted.host)
+        requests.refuse_host(port, port.addresses, state)
+        await port_rows.put_binding(tx, port_id, binding_new)
+        await resources.touch(tx, "port", [port_id])
+    return binding_new
+
+
+async def update_binding(
+    networks: Networks, port_id: str, host: str, *, vnic_type: str | None, profile: str | None
+) -> Binding:
+    """Change a binding; None leaves a value as it is.
+
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound.
+    """
+    async with networks.database.transaction() as tx:
+        port = await _lock_for_client(tx, port_id)
+        binding = _pick_binding(port_id, host, await _list_bindings_of(tx, port))
+        changed = replace(
+            binding, vnic_type=vnic_type or binding.vnic_type, profile=binding.profile if profile is None else profile
+        )
+        if binding.active:
+            new = replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
+            async with telling(networks, tx, [port_id]):
+                await resources.update(tx, "port", [new])
+        else:
+            await port_rows.put_binding(tx, port_id, changed)
+            await resources.touch(tx, "port", [port_id])
+    return changed
+
+
+async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
+    """Delete a binding. Deleting the active one unbinds the port.
+
+    Raises PortNotFound, PortInUse, PortNotCompute, PortBindingNotFound, PortChanged.
+    """
+    async with networks.database.transaction() as tx:
+        port = await _lock_for_client(tx, port_id)
+        binding = _pick_binding(port_id, host, await _list_bindings_of(tx, port))
+        if not binding.active:
+            await port_rows.delete_bindings(tx, [(port_id, host)])
+            await resources.touch(tx, "port", [port_id])
+            return
+    try:
+        await change_port(networks, port_id, PortChanges(host="", revision=port.revision))
+    except RevisionNumberConstraintFailed as error:  # the caller named none
+        raise PortChanged(f"Port {port_id} changed while it was being unbound: repeat the request.") from error
+
+
+async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """Make an inactive binding the active one, and the active one inactive.
+
+    An unbound port whose allocation is deferred gets its address.
+
+    Raises PortNotCompute, PortBindingNotFound, PortBindingAlreadyActive, and what update_port raises.
+    """
+    return (await change_port(networks, port_id, PortChanges(host=host), activates=True)).binding
+
+
+async def _list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
+    """Return the port's bindings, the active one first; its host is "" while it is unbound. Raises PortNotCompute."""
+    if not is_of_server(port.device_owner):
+        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
+    return [port.binding, *await port_rows.list_inactive_bindings(tx, port.id)]
+
+
+def _pick_binding(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
+    """Return the binding that is on the host. Raises PortBindingNotFound."""
+    for binding in bindings:
+        if binding.host == host:
+            return binding
+    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
