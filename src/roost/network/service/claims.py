@@ -26,7 +26,7 @@ from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.platform.repeat import at_once
 from roost.seams.network import Port as BuildPort
-from roost.seams.placement import Allocations, Claimed, ClaimGroup, Rule, add_allocations
+from roost.seams.placement import Allocations, ClaimGroup, Refused, Rule, add_allocations
 
 INTENTS_MAX = 1000
 LOOK_AGAIN = timedelta(seconds=1)
@@ -186,16 +186,12 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
             generation = generations.get(want.port_id)
             groups.append(ClaimGroup((port_claim(want.port_id, want.project_id, allocations, generation),)))
         results = await networks.placement.claim(groups) if groups else []
-        refusals = {
-            want.port_id: result
-            for want, result in zip(claiming, results, strict=True)
-            if not isinstance(result, Claimed)
-        }
+        results_by_port = dict(zip((want.port_id for want in claiming), results, strict=True))
         for want in waiting:
-            refusal = refusals.get(want.port_id)
-            if refusal is None:
+            result = results_by_port.get(want.port_id)
+            if not isinstance(result, Refused):
                 answers[want.port_id] = placings[want.port_id]
-            elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in refusal.shortfalls):
+            elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in result.shortfalls):
                 text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
                 answers[want.port_id] = PortChanged(text)
     crash_point("port.after-claim")
