@@ -51,6 +51,24 @@ async def test_a_body_of_many_small_things_is_decoded_without_looking_for_garbag
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize(("method", "media_type", "is_read"), [
+    ("POST", "application/json", True), ("POST", "Application/JSON; charset=utf-8", True),
+    ("POST", "text/plain", False), ("POST", "", False), ("POST", None, False),
+    ("PUT", "application/json", True), ("PUT", "text/plain", False), ("PUT", None, True), ("DELETE", None, True),
+])  # fmt: skip
+async def test_a_body_that_a_web_page_may_send_unasked_is_not_read(
+    method: str, media_type: str | None, *, is_read: bool
+) -> None:
+    """A page may post text of its own type, or of none; tempest's client of Neutron changes networks without one."""
+    headers = [] if media_type is None else [(b"content-type", media_type.encode())]
+    request = Request({"type": "http", BODY_KEY: b'{"anything": 1}', "headers": headers, "method": method})
+    if is_read:
+        assert (await read_json(request, Body)).anything == 1
+    else:
+        with pytest.raises(HTTPException, match="is not supported, use application/json"):
+            await read_json(request, Body)
+
+
 class Missing(NotFound):
     """There is no such host."""
 
