@@ -5,7 +5,6 @@ import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import AddressRange, HeldCounts, Network, Subnet
 from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.rules.availability import Counts, availabilities
@@ -69,12 +68,11 @@ async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_s
     # Whatever the row says of itself: the pools decide.
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("UPDATE network.address SET in_pool = false WHERE address = '10.0.0.15'")
-    found = await availability.get_availability(cloud.networks, network.id)
+    (found,) = await availability.list_availabilities(cloud.networks, [network.id])
     assert found.counts == Counts(total=10, in_subnet=254, in_pools=10, used=3, used_in_pools=2)
     everything = await availability.list_availabilities(cloud.networks)
     assert {item.network.id: item.counts.used for item in everything} == {network.id: 3, other.id: 0}
-    with pytest.raises(NetworkNotFound):
-        await availability.get_availability(cloud.networks, "99999999-9999-4999-8999-999999999999")
+    assert await availability.list_availabilities(cloud.networks, ["99999999-9999-4999-8999-999999999999"]) == []
 
 
 async def test_networks_are_counted_by_id_and_ip_version(cloud: Cloud) -> None:

@@ -4,23 +4,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from roost.network.api import listing
-from roost.network.api.networks import NETWORK
 from roost.network.api.policies import ADMIN
-from roost.network.api.resources import answer, get_one, list_answer, list_query
-from roost.network.errors import InvalidInput
-from roost.network.model.networks import ListFilter, ListKind, Network, Subnet
+from roost.network.api.resources import Collection
+from roost.network.errors import NetworkNotFound
+from roost.network.model.networks import Network, Subnet
 from roost.network.rules.availability import Counts, NetworkAvailability
 from roost.network.rules.documents import Uuid
-from roost.network.service import Networks, lists
+from roost.network.service import Networks
 from roost.network.service import availability as service
-from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.operations import Operations
 from roost.platform.structs import copy_as
 
 D = TypeVar("D", bound=Struct)
-KIND: ListKind = "network_ip_availability"
 
 
 class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -60,53 +59,6 @@ class AvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     ip_availability_details: DetailsDocument
 
 
-def availability_operations(context: Networks) -> Operations:
-    """Return the operations of all networks' availabilities, and of one's."""
-    rule = Rule("get_network_ip_availability", ADMIN)
-    return {
-        "/v2.0/network-ip-availabilities": {
-            "GET": Operation(
-                summary="how many addresses networks and their subnets have",
-                endpoint=partial(_list_all, context), rule=rule,
-                query=list_query(AvailabilityDocument, "ip_version", sorted_by=lists.SORTED[KIND]),
-                result=list_answer("network_ip_availabilities", AvailabilityDocument),
-            )
-        },
-        "/v2.0/network-ip-availabilities/{id}": {
-            "GET": get_one(
-                "network_ip_availability", answer("network_ip_availability", AvailabilityDocument),
-                partial(_read, context), summary="how many addresses the network with this id has", rule=rule,
-            )
-        },
-    }  # fmt: skip
-
-
-async def _list_all(context: Networks, request: Request) -> dict[str, Any]:
-    ip_versions = _ip_versions(request)
-    kind = listing.Listable(
-        name=KIND,
-        plural="network_ip_availabilities",
-        document=AvailabilityDocument,
-        find=partial(service.list_availabilities, ip_versions=ip_versions),
-        show=_network,
-        others={"id": lambda _: (), "ip_version": lambda _: [ListFilter("ip_version", ip_versions)]},
-    )
-    return await listing.answer(context, kind, request)
-
-
-async def _read(context: Networks, request: Request) -> AvailabilityDocument:
-    return _network(await service.get_availability(context, NETWORK.id_of(request)))
-
-
-def _ip_versions(request: Request) -> tuple[int, ...]:
-    """Return the IP versions that are asked for, none for any. Raises InvalidInput."""
-    texts = request.query_params.getlist("ip_version")
-    for text in texts:
-        if text not in ("4", "6"):
-            raise InvalidInput(f"ip_version={text}: expected 4 or 6.")
-    return tuple(map(int, texts))
-
-
 def _network(item: NetworkAvailability) -> AvailabilityDocument:
     return _counted(
         AvailabilityDocument,
@@ -130,3 +82,32 @@ def _counted(kind: type[D], item: Network | Subnet, counts: Counts, **computed: 
         ip_availability_details=DetailsDocument(**details),
         **computed,
     )
+
+
+AVAILABILITY = Collection(
+    name="network_ip_availability",
+    plural="network_ip_availabilities",
+    document=AvailabilityDocument,
+    missing=NetworkNotFound,
+    find=service.list_availabilities,
+    show=_network,
+    defaults={"get": ADMIN},
+)
+
+
+def availability_operations(context: Networks) -> Operations:
+    """Return the operations of all networks' availabilities, and of one's."""
+    list_all = AVAILABILITY.list_operation(context, "how many addresses networks and their subnets have")
+    return {
+        "/v2.0/network-ip-availabilities": {"GET": replace(list_all, endpoint=partial(_list_all, context))},
+        "/v2.0/network-ip-availabilities/{id}": {
+            "GET": AVAILABILITY.show_operation(context, "how many addresses the network with this id has")
+        },
+    }
+
+
+async def _list_all(context: Networks, request: Request) -> dict[str, Any]:
+    """Answer with the networks that have subnets of the IP versions asked for, which alone are counted."""
+    texts = request.query_params.getlist("ip_version")
+    find = partial(service.list_availabilities, ip_versions=[int(text) for text in texts if text in ("4", "6")])
+    return await listing.answer(context, replace(AVAILABILITY, find=find), request)

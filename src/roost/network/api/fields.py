@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
-from roost.network.rules.documents import Uuid, described
+from roost.network.rules.documents import described
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
 
@@ -62,10 +62,3 @@ def attributes(kind: type[Struct]) -> Mapping[str, str]:
 def booleans(kind: type[Struct]) -> frozenset[str]:
     """Return those attributes that are true or false, by the names that clients use."""
     return frozenset(item.encode_name for item in struct_fields(kind) if item.type is bool)
-
-
-@cache
-def identifiers(kind: type[Struct]) -> frozenset[str]:
-    """Return the attributes that are ids of Roost's, or lists of them, by the names that clients use."""
-    types = (Uuid, Uuid | None, tuple[Uuid, ...])
-    return frozenset(item.encode_name for item in struct_fields(kind) if item.type in types)

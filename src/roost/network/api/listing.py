@@ -5,7 +5,7 @@ here.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 
 from roost.network.api.access import hidden_of, seen, seen_by
-from roost.network.api.fields import attributes, booleans, identifiers
+from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
 from roost.network.service import Networks, lists
@@ -24,9 +24,6 @@ from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, root_url
 
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
-TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
-CHANGED_SINCE = "changed_since"
-FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 SUBSTRINGS_MAX = 100
 """How many substrings of addresses may filter a list: each is searched for in every address."""
 ROWS_AT_ONCE = 1000
@@ -41,8 +38,7 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what is listed from the database.
 
     name, plural: as in paths, envelopes and names of rules. find: the items with these ids that exist. page: reads a
-    page in one statement, for lists that are read often. show: makes the document, which has an `id`. others: filters
-    that are no attributes, each with what reads it.
+    page in one statement, for lists that are read often. show: makes the document, which has an `id`.
     """
 
     name: ListKind
@@ -50,7 +46,6 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
     document: type[Struct]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Any]
-    others: Mapping[str, Callable[[Request], Sequence[ListFilter]]] = {}
     page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
     @property
@@ -130,7 +125,7 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     kind: of the documents; every attribute filters and sorts, and none is null. key: the attribute that identifies one.
     Raises BadRequest, InvalidInput.
     """
-    tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
+    tests = [_test(request, name, kind) for name in _named(request, attributes(kind).keys())]
     order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
     for name, descending in reversed(order.items()):
@@ -190,22 +185,42 @@ def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     return [*links, link("previous", ids[:1], ("page_reverse", "True"))] if is_full or not reverse else links
 
 
-def _fixed_ips(request: Request) -> Iterator[ListFilter]:
+def _fixed_ips(texts: Sequence[str]) -> Iterator[ListFilter]:
     """Read `fixed_ips=ip_address=10.0.0.1` and the like, by key. Raises InvalidInput."""
     values: dict[str, list[str]] = {}
-    for text in request.query_params.getlist("fixed_ips"):
+    for text in texts:
         for part in text.split(","):
             key, separator, value = part.partition("=")
-            if not separator or key not in FIXED_IP_KEYS:
-                raise InvalidInput(f"fixed_ips={text}: expected one of {', '.join(FIXED_IP_KEYS)} = a value.")
+            if not separator or key not in lists.FIXED_IPS:
+                raise InvalidInput(f"fixed_ips={text}: expected one of {', '.join(lists.FIXED_IPS)} = a value.")
             values.setdefault(key, []).append(value)
     if (count := len(values.get("ip_address_substr", ()))) > SUBSTRINGS_MAX:
         raise InvalidInput(
             f"fixed_ips: at most {SUBSTRINGS_MAX} ip_address_substr in one request, {count} are too many."
         )
-    readers = {"ip_address": _addresses, "subnet_id": _uuids, "ip_address_substr": _texts}
-    for key, texts in values.items():
-        yield ListFilter(key, readers[key](texts))
+    for key, texts_of_key in values.items():
+        yield ListFilter(key, _read_values(key, lists.FIXED_IPS[key].values, texts_of_key))
+
+
+def _read_values(name: str, kind: str, texts: Sequence[str]) -> Sequence[object]:
+    """Return the values of a filter, for the database. kind: what they are. Raises InvalidInput."""
+    match kind:
+        case "boolean":
+            return flags(name, texts)
+        case "uuid":
+            return [canonical_uuid(text) for text in texts if is_uuid(text)]
+        case "mac":  # which clients may write with hyphens and capitals
+            return [text.lower().replace("-", ":") for text in _texts(texts)]
+        case "tags":  # for one that the database refuses, an empty one, which nothing has
+            return sorted({"" if "\x00" in tag else tag for text in texts for tag in text.split(",")})
+        case "since":
+            return [_earliest(name, texts)]
+        case "address":
+            return _addresses(texts)
+        case "ip_version":
+            return _ip_versions(texts)
+        case _:
+            return _texts(texts)
 
 
 def _addresses(texts: Sequence[str]) -> list[str]:
@@ -218,13 +233,11 @@ def _addresses(texts: Sequence[str]) -> list[str]:
     return [address for address in addresses if "%" not in address]
 
 
-def _uuids(texts: Sequence[str]) -> list[str]:
-    return [canonical_uuid(text) for text in texts if is_uuid(text)]
-
-
-def _tags(texts: Sequence[str]) -> list[str]:
-    """Return the tags; for one that the database refuses, an empty tag, which nothing has."""
-    return sorted({"" if "\x00" in tag else tag for text in texts for tag in text.split(",")})
+def _ip_versions(texts: Sequence[str]) -> list[int]:
+    for text in texts:
+        if text not in ("4", "6"):
+            raise InvalidInput(f"ip_version={text}: expected 4 or 6.")
+    return list(map(int, texts))
 
 
 def _texts(texts: Sequence[str]) -> list[str]:
@@ -232,16 +245,9 @@ def _texts(texts: Sequence[str]) -> list[str]:
     return [text for text in texts if "\x00" not in text]
 
 
-def more_filters(kind: type[Struct]) -> tuple[str, ...]:
-    """Return the filters of a list besides those by its attributes."""
-    names = attributes(kind)
-    return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
-
-
-def _named(request: Request, kind: type[Struct], besides: Set[str]) -> list[str]:
+def _named(request: Request, known: Set[str]) -> list[str]:
     """Return the names of the filters of the query string, in its order. Raises BadRequest for an unknown one."""
-    names = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
-    known = {*attributes(kind), *more_filters(kind)}
+    names = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED]
     if unknown := [name for name in names if name not in known]:
         raise BadRequest(f"{unknown} is invalid attribute for filtering")
     return names
@@ -249,57 +255,42 @@ def _named(request: Request, kind: type[Struct], besides: Set[str]) -> list[str]
 
 def _filters(request: Request, kind: Listable[Any]) -> tuple[list[ListFilter], list[Test]]:
     """Return the filters that the database applies, and tests for the others."""
-    others = [read(request) for name, read in kind.others.items() if name in request.query_params]
-    filters: list[ListFilter] = [item for items in others for item in items]
+    filters: list[ListFilter] = []
     tests: list[Test] = []
-    for name in _named(request, kind.document, kind.others.keys()):
+    known = lists.FILTERS[kind.name]
+    for name in _named(request, attributes(kind.document).keys() | known.keys()):
         texts = request.query_params.getlist(name)
         if name == "fixed_ips":
-            filters += _fixed_ips(request)
-        elif name in TAG_FILTERS:
-            filters.append(ListFilter(name, _tags(texts)))
-        elif name == CHANGED_SINCE:
-            filters.append(ListFilter(name, [_changed_since(texts)]))
-        elif name not in lists.FILTERS[kind.name]:
-            tests.append(_test(request, name, kind.document))
-        elif name in booleans(kind.document):
-            filters.append(ListFilter(name, flags(request, name)))
+            filters += _fixed_ips(texts)
+        elif name in known:
+            filters.append(ListFilter(name, _read_values(name, known[name].values, texts), null=_is_null(texts)))
         else:
-            filters.append(ListFilter(name, _values(name, kind.document, texts), null=_is_null(texts)))
+            tests.append(_test(request, name, kind.document))
     return filters, tests
-
-
-def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
-    if name in identifiers(document):  # a project's id may look like a UUID, and stays as Keystone writes it
-        return _uuids(texts)
-    if name == "mac_address":  # which clients may write with hyphens and capitals
-        return [text.lower().replace("-", ":") for text in _texts(texts)]
-    return _texts(texts)
 
 
 def _is_null(texts: Sequence[str]) -> bool:
     return not {"", "None", "null"}.isdisjoint(texts)
 
 
-def flags(request: Request, name: str) -> list[bool]:
+def flags(name: str, texts: Sequence[str]) -> list[bool]:
     """Return the values of a filter by true or false. Raises InvalidInput.
 
     Source: Neutron, which converts them so and refuses what is neither.
     """
-    texts = request.query_params.getlist(name)
     values = {"true": True, "1": True, "false": False, "0": False}
     if strange := [text for text in texts if text.lower() not in values]:
         raise InvalidInput(f"{name}={strange[0]}: cannot be converted to boolean, expected true or false.")
     return [values[text.lower()] for text in texts]
 
 
-def _changed_since(texts: Sequence[str]) -> datetime:
+def _earliest(name: str, texts: Sequence[str]) -> datetime:
     """Return the earliest of the times, to the second. Source: extension standard-attr-timestamp, changed_since."""
     try:
         times = [datetime.fromisoformat(text) for text in texts]
         earliest = min((at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC) for at in times)
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{CHANGED_SINCE}: expected a time like 2026-01-31T23:59:59Z.") from None
+        raise InvalidInput(f"{name}: expected a time like 2026-01-31T23:59:59Z.") from None
     return earliest.replace(microsecond=0)
 
 
@@ -309,12 +300,11 @@ def _test(request: Request, name: str, kind: type[Struct]) -> Test:
     Costs as much for a thousand values as for one: some clients name all that they know.
     """
     field = attributes(kind)[name]
-    if name in booleans(kind):
-        allowed = flags(request, name)
-        return lambda item: getattr(item, field) in allowed
     texts = request.query_params.getlist(name)
-    values = {*texts, *(_uuids(texts) if name in identifiers(kind) else ())}
-    null = _is_null(texts)
+    if name in booleans(kind):
+        allowed = flags(name, texts)
+        return lambda item: getattr(item, field) in allowed
+    values, null = set(texts), _is_null(texts)
 
     def test(item: Any) -> bool:
         value = getattr(item, field)
@@ -345,7 +335,7 @@ def _sort_key(field: str, item: Struct) -> int | str:
 
 
 def _reverse(request: Request) -> bool:
-    return True in flags(request, "page_reverse")
+    return True in flags("page_reverse", request.query_params.getlist("page_reverse"))
 
 
 def _page(items: list[D], request: Request, key: str) -> list[D]:

@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from roost.network.api.access import project_of
 from roost.network.api.bodies import parse_project, refuse_many, refuse_unserved
 from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
-from roost.network.model.networks import Kind
+from roost.network.model.networks import Kind, ListKind
 from roost.network.service import Networks, lists
 from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
@@ -49,18 +49,13 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
     missing: type[NotFound]
     defaults: Mapping[str, str]
 
-    @property
-    def title(self) -> str:
-        """Return the kind's name in errors."""
-        return self.name.capitalize()
-
     def rule(self, verb: str) -> Rule:
         """Return the policy rule of a verb."""
         return Rule(f"{verb}_{self.name}", self.defaults[verb])
 
     def absent(self, named: str) -> NotFound:
         """Return the error for one that does not exist."""
-        return self.missing(f"{self.title} {named} could not be found.")
+        return self.missing(f"{self.missing.__name__.removesuffix('NotFound')} {named} could not be found.")
 
     def id_of(self, request: Request) -> str:
         """Return the id in the path. Raises `missing` if it is no UUID."""
@@ -70,14 +65,14 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
         """Return GET of the collection."""
         return Operation(
             summary=summary, endpoint=partial(listing.answer, context, self), rule=self.rule("get"),
-            query=list_query(self.document, *self.others, sorted_by=lists.SORTED[self.name]),
+            query=list_query(self.document, self.name),
             result=list_answer(self.plural, self.document),
         )  # fmt: skip
 
-    def show_operation(self, context: Networks) -> Operation:
+    def show_operation(self, context: Networks, summary: str = "") -> Operation:
         """Return GET of one."""
         result, read = answer(self.name, self.document), partial(self._read_one, context)
-        return get_one(self.name, result, read, summary=f"one {self.name}", rule=self.rule("get"))
+        return get_one(self.name, result, read, summary=summary or f"one {self.name}", rule=self.rule("get"))
 
     async def _read_one(self, context: Networks, request: Request) -> Struct:
         resource_id = self.id_of(request)
@@ -236,13 +231,21 @@ def _array(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-_VALUES = _array({"type": "string"})
-_FLAGS = ("true", "false", "True", "False", "1", "0")
+_TEXT: Schema = {"type": "string"}
+_VALUES = _array(_TEXT)
+_FLAG: Schema = {"enum": ["true", "false", "True", "False", "1", "0"]}
+_VALUES_OF: Mapping[str, Schema] = {
+    "boolean": _FLAG,
+    "ip_version": {"enum": ["4", "6"]},
+    "since": {"type": "string", "format": "date-time"},
+    "fixed_ips": {"type": "string", "pattern": f"^({'|'.join(lists.FIXED_IPS)})=[^,]*$"},
+}
+"""What the values of a filter are -> the schema of one, unless it is any text."""
 _ORDER = {
     "sort_dir": _array({"enum": ["asc", "desc"]}),
     "limit": {"type": "integer", "minimum": 0},
-    "marker": {"type": "string"},
-    "page_reverse": {"enum": [*_FLAGS]},
+    "marker": _TEXT,
+    "page_reverse": _FLAG,
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters of GET of one."""
@@ -272,28 +275,18 @@ def get_few(
     )
 
 
-def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None = None) -> Schema:
+def list_query(document: type[Struct], name: ListKind | None = None) -> Schema:
     """Return the parameters of a list: filters by every attribute and by others, order, pages, fields.
 
-    sorted_by: the attributes that it may be ordered by; None: all.
+    name: of a list from the database, which has other filters, and orders by some of the attributes.
     """
-    names = sorted({*attributes(document), *listing.more_filters(document), *besides})
-    values = {name: _array(_filter(document, name)) for name in names}
-    sort_key = _array({"enum": sorted(attributes(document) if sorted_by is None else sorted_by)})
+    kinds = dict.fromkeys(attributes(document), "text")
+    if name is not None:
+        kinds |= {filter_name: item.values for filter_name, item in lists.FILTERS[name].items()}
+    kinds |= dict.fromkeys(booleans(document), "boolean")
+    values = {name: _array(_VALUES_OF.get(kind, _TEXT)) for name, kind in sorted(kinds.items())}
+    sort_key = _array({"enum": sorted(attributes(document) if name is None else lists.SORTED[name])})
     return {"type": "object", "properties": {**values, **_ORDER, "sort_key": sort_key, "fields": _VALUES}}
-
-
-def _filter(document: type[Struct], name: str) -> Schema:
-    """Return the schema of the values that a filter may have."""
-    if name in booleans(document) or name == "shared":
-        return {"enum": [*_FLAGS]}
-    if name == "ip_version" and name not in attributes(document):
-        return {"enum": ["4", "6"]}
-    if name == listing.CHANGED_SINCE:
-        return {"type": "string", "format": "date-time"}
-    if name == "fixed_ips":
-        return {"type": "string", "pattern": f"^({'|'.join(listing.FIXED_IP_KEYS)})=[^,]*$"}
-    return {"type": "string"}
 
 
 def answer(name: str, content: Any) -> type[Struct]:

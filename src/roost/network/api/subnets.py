@@ -5,13 +5,12 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api import listing
 from roost.network.api.bodies import parse_uuid
 from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
-from roost.network.model.networks import HostRoute, ListFilter, SubnetChanges, SubnetRequest
+from roost.network.model.networks import HostRoute, SubnetChanges, SubnetRequest
 from roost.network.rules import documents
 from roost.network.rules import subnets as rules
 from roost.network.rules.documents import SubnetDocument, Uuid, described
@@ -164,6 +163,4 @@ SUBNET = Resource(
     update=service.update_subnet,
     delete=service.delete_subnet,
     defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
-    others={"shared": lambda request: [ListFilter("shared", listing.flags(request, "shared"))]},
 )
-"""`shared` is the network's: it filters subnets, which do not show it. Source: neutron-lib, definitions/subnet.py."""

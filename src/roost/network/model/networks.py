@@ -6,7 +6,7 @@ Addresses are text at the edges and whole numbers inside `AddressRange`, so that
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -303,10 +303,14 @@ class ListQuery(Struct, frozen=True, kw_only=True):
 
 
 class ListRow(NamedTuple):
-    """What a page shows: the id, and the position in the order of the list, after which it can be read on."""
+    """What a page shows: the id, and the position in the order of the list, after which it can be read on.
+
+    values: of further columns.
+    """
 
     id: str
     position: tuple[object, ...]
+    values: tuple[Any, ...] = ()
 
 
 class HeldCounts(Struct, frozen=True):

@@ -5,12 +5,10 @@ A sentence says which segment or subnet is full, and how many are free on the ot
 
 from collections.abc import Collection, Sequence
 
-from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.rules import availability as rules
 from roost.network.rules import capacity, uses
 from roost.network.rules.availability import NetworkAvailability, Room
-from roost.network.rules.revisions import pick
 from roost.network.service import Networks
 from roost.network.store import addresses, ports
 from roost.network.store import networks as network_rows
@@ -32,11 +30,6 @@ async def list_availabilities(
         subnets = await network_rows.list_subnets(tx, network_ids=[network.id for network in networks_there])
         counts_held = await addresses.count_held(tx, [subnet.id for subnet in subnets])
     return rules.availabilities(networks_there, subnets, counts_held, ip_versions=ip_versions)
-
-
-async def get_availability(networks: Networks, network_id: str) -> NetworkAvailability:
-    """Return one network's. Raises NetworkNotFound."""
-    return pick(await list_availabilities(networks, [network_id]), NetworkNotFound, "Network", network_id)
 
 
 count_ports_without_address = reading(ports.count_without_address)

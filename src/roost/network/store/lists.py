@@ -15,11 +15,18 @@ from roost.platform.database import Connection
 _SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 
 
+class Filter(NamedTuple):
+    """A condition on rows, with $values where the values go. values: what they are, which says how they are read."""
+
+    condition: str
+    values: str = "text"
+
+
 class Column(NamedTuple):
     """An attribute as an expression over the row `o`.
 
-    type: PostgreSQL's; of a text[], filters match any value. order: the expression by which rows are ordered, if it is
-    another; a text[] without one orders nothing. sparse: its index has no empty texts.
+    type: PostgreSQL's; of an array, filters match any value. order: the expression by which rows are ordered, if it is
+    another; an array without one orders nothing. sparse: its index has no empty texts.
     """
 
     expression: str
@@ -29,17 +36,17 @@ class Column(NamedTuple):
     sparse: bool = False
 
     @property
-    def filter(self) -> str:
+    def filter(self) -> Filter:
         """Return the condition that the attribute, as it is shown, is one of the values."""
         match self.type:
-            case "text[]":
-                return f"{self.expression} && $values::text[]"
+            case "text[]" | "uuid[]":
+                return Filter(f"{self.expression} && $values::{self.type}", self.type.removesuffix("[]"))
             case "integer":
-                return f"({self.expression})::text = ANY($values::text[])"
+                return Filter(f"({self.expression})::text = ANY($values::text[])")
             case "timestamptz":
-                return f"{_SHOWN_TIME.format(self.expression)} = ANY($values::text[])"
+                return Filter(f"{_SHOWN_TIME.format(self.expression)} = ANY($values::text[])")
             case _:
-                return f"({self.expression}) = ANY($values::{self.type}[])"
+                return Filter(f"({self.expression}) = ANY($values::{self.type}[])", self.type)
 
     @property
     def filter_null(self) -> str:
@@ -100,7 +107,7 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
         **_own("integer", "mtu"),
         "status": Column("CASE WHEN o.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END"),
         "router:external": Column("o.external", "boolean"),
-        "subnets": Column("ARRAY(SELECT s.id::text FROM network.subnet s WHERE s.network_id = o.id)", "text[]"),
+        "subnets": Column("ARRAY(SELECT s.id FROM network.subnet s WHERE s.network_id = o.id)", "uuid[]"),
         "availability_zone_hints": _NO_LIST,
         "availability_zones": _NO_LIST,
         "ipv4_address_scope": _NOTHING,
@@ -164,17 +171,17 @@ COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
 """Attributes by the names that clients use. Objects and lists of objects are left out."""
 
 SORTED: Mapping[ListKind, frozenset[str]] = {
-    kind: frozenset(name for name, column in columns.items() if column.type != "text[]" or column.order)
+    kind: frozenset(name for name, column in columns.items() if not column.type.endswith("[]") or column.order)
     for kind, columns in COLUMNS.items()
 }
 """The attributes by which the database orders."""
 
 _TAGS = {
-    "tags": "o.tags @> $values::text[]",
-    "tags-any": "o.tags && $values::text[]",
-    "not-tags": "NOT o.tags @> $values::text[]",
-    "not-tags-any": "NOT o.tags && $values::text[]",
-    "changed_since": "o.updated_at >= ANY($values::timestamptz[])",
+    "tags": Filter("o.tags @> $values::text[]", "tags"),
+    "tags-any": Filter("o.tags && $values::text[]", "tags"),
+    "not-tags": Filter("NOT o.tags @> $values::text[]", "tags"),
+    "not-tags-any": Filter("NOT o.tags && $values::text[]", "tags"),
+    "changed_since": Filter("o.updated_at >= ANY($values::timestamptz[])", "since"),
 }
 _PORTS_OF = "o.id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE {}))"
 
@@ -184,24 +191,34 @@ _WITH_SUBNET = """EXISTS (SELECT FROM network.subnet s
 _WITH_PART = """EXISTS (SELECT FROM network.address a, unnest($values::text[]) AS part
     WHERE a.port_id = o.id AND strpos(host(a.address), part) > 0)"""
 
-_MORE_FILTERS: Mapping[ListKind, Mapping[str, str]] = {
+_MORE_FILTERS: Mapping[ListKind, Mapping[str, Filter]] = {
     "network": _TAGS,
     "segment": _TAGS,
-    "subnet": {**_TAGS, "shared": _SHARED},
+    # `shared` is the network's: subnets do not show it. Source: neutron-lib, definitions/subnet.py.
+    "subnet": {**_TAGS, "shared": Filter(_SHARED, "boolean")},
     "port": {
         **_TAGS,
-        "ip_address": _PORTS_OF.format("a.address = ANY($values::inet[])"),
-        "subnet_id": _PORTS_OF.format("a.subnet_id = ANY($values::uuid[])"),
-        "ip_address_substr": _WITH_PART,
+        "mac_address": Filter("o.mac_address = ANY($values::text[])", "mac"),
+        "fixed_ips": Filter("", "fixed_ips"),  # see FIXED_IPS
     },
-    "network_ip_availability": {"ip_version": _WITH_SUBNET},
+    "network_ip_availability": {
+        "ip_version": Filter(_WITH_SUBNET, "ip_version"),
+        "id": Filter("$values::text[] IS NOT NULL"),  # as upstream: every network passes
+    },
 }
 
-FILTERS: Mapping[ListKind, Mapping[str, str]] = {
+FILTERS: Mapping[ListKind, Mapping[str, Filter]] = {
     kind: {**{name: column.filter for name, column in columns.items()}, **_MORE_FILTERS.get(kind, {})}
     for kind, columns in COLUMNS.items()
 }
-"""Conditions by the names of filters, with $values where they go."""
+"""The filters by the names that clients use."""
+
+FIXED_IPS: Mapping[str, Filter] = {
+    "ip_address": Filter(_PORTS_OF.format("a.address = ANY($values::inet[])"), "address"),
+    "ip_address_substr": Filter(_WITH_PART),
+    "subnet_id": Filter(_PORTS_OF.format("a.subnet_id = ANY($values::uuid[])"), "uuid"),
+}
+"""The parts of the filter `fixed_ips` of ports, each a filter by itself."""
 
 _NETWORKS_OF = "SELECT n.id FROM network.network n WHERE n.project_id = $project"
 SHOWN: Mapping[ListKind, str] = {"port": "o.nic_tag IS NULL"}
@@ -215,13 +232,11 @@ VISIBLE: Mapping[ListKind, str] = {
 """Kind -> the condition on rows that a project sees, unless a policy file shows it all. Other kinds have none."""
 
 
-async def list_rows(
-    tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str] = ()
-) -> list[tuple[ListRow, tuple[Any, ...]]]:
-    """Return a page in the order in which it is shown, each row with the values of further columns of `o`."""
+async def list_rows(tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> list[ListRow]:
+    """Return a page in the order in which it is shown. columns: further columns of `o`, each row's `values`."""
     statement, arguments = compose(kind, query, columns)
     count = len(columns)
-    rows = [(ListRow(row[count], row[count + 1 :]), row[:count]) for row in await tx.fetch(statement, *arguments)]
+    rows = [ListRow(row[count], row[count + 1 :], row[:count]) for row in await tx.fetch(statement, *arguments)]
     return rows[::-1] if query.reverse else rows
 
 
@@ -240,7 +255,8 @@ def compose(kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> tu
     if query.seen_by is not None:
         conditions.append(VISIBLE.get(kind, "true").replace("$project", f"{place(query.seen_by)}::text"))
     for item in query.filters:
-        condition = FILTERS[kind][item.name].replace("$values", place(item.values))
+        chosen = FILTERS[kind].get(item.name) or FIXED_IPS[item.name]
+        condition = chosen.condition.replace("$values", place(item.values))
         column = COLUMNS[kind].get(item.name)
         if column is not None and column.sparse and "" not in item.values:
             condition += f" AND {column.expression} <> ''"  # said, so that PostgreSQL may use the index

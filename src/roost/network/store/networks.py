@@ -60,7 +60,7 @@ async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOw
     """Return network id -> owner, of the project's own, shared and external networks."""
     columns = ("o.project_id", "o.shared", "o.external")
     rows = await lists.list_rows(tx, "network", ListQuery(seen_by=project_id), columns)
-    return {row.id: NetworkOwner(*owner) for row, owner in rows}
+    return {row.id: NetworkOwner(*row.values) for row in rows}
 
 
 LIST_NETWORK_IDS = """

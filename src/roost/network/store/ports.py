@@ -65,7 +65,7 @@ async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Por
     """Return a page of ports as clients ask for it, with their addresses."""
     rows = await lists.list_rows(tx, "port", query, (*_COLUMNS, _ADDRESSES))
     # The addresses are the last field.
-    return [(row, _port(dict(zip(Port.__struct_fields__, values, strict=True)), "addresses")) for row, values in rows]
+    return [(row, _port(dict(zip(Port.__struct_fields__, row.values, strict=True)), "addresses")) for row in rows]
 
 
 BIND_PORTS = """
