@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.network.cloud import NEVER
 from tests.network.parts import a_network, a_port, a_subnet, an_address
 
-from roost.network.model.networks import HostRoute, Link, Segment
+from roost.network.model.networks import HostRoute, Link, Segment, described
 from roost.network.model.ports import AddressPair
 from roost.network.rules import documents
 from roost.platform.structs import copy_as
@@ -37,7 +37,7 @@ def test_a_segment_shows_its_times_to_the_second() -> None:
 def test_a_subnet_shows_its_pools_and_routes_as_text() -> None:
     subnet = documents.subnet(a_subnet(host_routes=(HostRoute("10.1.0.0/24", "10.0.0.1"),)))
     assert subnet.allocation_pools == (documents.PoolDocument("10.0.0.2", "10.0.0.6"),)
-    assert subnet.host_routes == (documents.HostRouteDocument("10.1.0.0/24", "10.0.0.1"),)
+    assert subnet.host_routes == (HostRoute("10.1.0.0/24", "10.0.0.1"),)
     assert subnet.tenant_id == subnet.project_id
 
 
@@ -58,4 +58,4 @@ def test_only_a_bound_port_says_how_its_guest_is_plugged_in() -> None:
 
 
 def test_what_a_type_cannot_say_is_described() -> None:
-    assert documents.described(format="uuid").extra_json_schema == {"allOf": [{"format": "uuid"}]}
+    assert described(format="uuid").extra_json_schema == {"allOf": [{"format": "uuid"}]}

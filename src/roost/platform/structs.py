@@ -1,9 +1,13 @@
-"""Copies between structs that share fields, such as a body and its request, or a model and its document."""
+"""Copies between structs that share fields, such as a body and its request, or a model and its document.
+
+And the types of bodies that nobody writes code against.
+"""
 
 from functools import cache
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
@@ -18,6 +22,17 @@ def copy_as(kind: type[S], item: Struct, /, **computed: Any) -> S:
     names = _shared(kind, type(item), frozenset(computed))
     copied = {name: value for name in names if (value := getattr(item, name)) is not UNSET}
     return kind(**copied, **computed)
+
+
+@cache
+def body_type(name: str, *fields: Any, doc: str | None = None) -> type[Any]:
+    """Return the type of a body that nobody writes code against. fields: as msgspec.defstruct takes them."""
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, namespace={"__doc__": doc})
+
+
+def list_of(kind: Any) -> Any:
+    """Return the type of a list of a kind that is only known at run time."""
+    return GenericAlias(list, (kind,))
 
 
 def with_changes(item: S, changes: Struct) -> S:

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.compute.api.errors import FAULTS
 from roost.platform.operations import Schema
+from roost.platform.structs import list_of
 
 Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 Moment = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z?$")]
@@ -29,10 +30,6 @@ def _document(name: str, always: Mapping[str, Any], sometimes: Mapping[str, Any]
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True)
 
 
-def _list(kind: Any) -> Any:
-    return list[kind]
-
-
 FAULT: Schema = {
     "type": "object",
     "properties": {
@@ -48,7 +45,7 @@ FAULT: Schema = {
 """The body of every refusal."""
 
 Link = _document("Link", {"rel": str, "href": str})
-Links = _list(Link)
+Links = list_of(Link)
 
 
 def _answer(name: str, key: str, kind: Any) -> type[Struct]:
@@ -59,10 +56,10 @@ def _answer(name: str, key: str, kind: Any) -> type[Struct]:
 Version = _document(
     "Version",
     {"id": str, "status": str, "version": str, "min_version": str, "updated": str, "links": Links},
-    {"media-types": _list(_document("MediaType", {"base": str, "type": str}))},
+    {"media-types": list_of(_document("MediaType", {"base": str, "type": str}))},
 )
 VersionAnswer = _document("VersionAnswer", {"version": Version})
-VersionsAnswer = _document("VersionsAnswer", {"versions": _list(Version)})
+VersionsAnswer = _document("VersionsAnswer", {"versions": list_of(Version)})
 
 _FLAVOR_SIZE = {"vcpus": int, "ram": int, "disk": int}
 Specs = dict[str, str]
@@ -77,14 +74,14 @@ Flavor = _document(
 )
 FlavorBrief = _document("FlavorBrief", {"id": str, "name": str, "description": str | None, "links": Links})
 FlavorAnswer = _answer("FlavorAnswer", "flavor", Flavor)
-FlavorsAnswer = _answer("FlavorsAnswer", "flavors", _list(FlavorBrief))
-FlavorsDetailAnswer = _answer("FlavorsDetailAnswer", "flavors", _list(Flavor))
+FlavorsAnswer = _answer("FlavorsAnswer", "flavors", list_of(FlavorBrief))
+FlavorsDetailAnswer = _answer("FlavorsDetailAnswer", "flavors", list_of(Flavor))
 SpecsAnswer = _document("ExtraSpecsAnswer", {"extra_specs": Specs})
 
 Address = _document("Address", {"version": int, "addr": str}, {"OS-EXT-IPS:type": str, "OS-EXT-IPS-MAC:mac_addr": str})
-Addresses: Any = dict[str, _list(Address)]  # type: ignore[misc]
+Addresses: Any = dict[str, list_of(Address)]  # type: ignore[misc]
 AddressesAnswer = _document("AddressesAnswer", {"addresses": Addresses})
-SecurityGroups = _list(_document("SecurityGroup", {"name": str}))
+SecurityGroups = list_of(_document("SecurityGroup", {"name": str}))
 
 _SERVER: Mapping[str, Any] = {
     **{"id": Uuid, "name": str, "links": Links, "status": str, "tenant_id": str, "user_id": str},
@@ -123,8 +120,8 @@ Server = _document(
 )
 ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})
 ServerAnswer = _answer("ServerAnswer", "server", Server)
-ServersAnswer = _answer("ServersAnswer", "servers", _list(ServerBrief))
-ServersDetailAnswer = _answer("ServersDetailAnswer", "servers", _list(Server))
+ServersAnswer = _answer("ServersAnswer", "servers", list_of(ServerBrief))
+ServersDetailAnswer = _answer("ServersDetailAnswer", "servers", list_of(Server))
 ServerMade = _document(
     "ServerMade", {"id": Uuid, "links": Links, "OS-DCF:diskConfig": str, "security_groups": SecurityGroups}
 )
@@ -148,15 +145,15 @@ ActionEvent = _document(
     {"host": str | None, "traceback": None},
 )
 ActionAnswer = _document(
-    "ActionAnswer", {"instanceAction": _document("Action", {**_ACTION, "events": _list(ActionEvent)})}
+    "ActionAnswer", {"instanceAction": _document("Action", {**_ACTION, "events": list_of(ActionEvent)})}
 )
 ActionsAnswer = _document(
-    "ActionsAnswer", {"instanceActions": _list(_document("ActionBrief", _ACTION))}, {"links": Links}
+    "ActionsAnswer", {"instanceActions": list_of(_document("ActionBrief", _ACTION))}, {"links": Links}
 )
 
 _HOST = {"id": Uuid, "state": str, "status": str}
 _HYPERVISOR = {**_HOST, "hypervisor_hostname": str}
-_SERVERS_ON = {"servers": _list(_document("ServerOnHost", {"uuid": Uuid, "name": str}))}
+_SERVERS_ON = {"servers": list_of(_document("ServerOnHost", {"uuid": Uuid, "name": str}))}
 HypervisorBrief = _document("HypervisorBrief", _HYPERVISOR, _SERVERS_ON)
 Hypervisor = _document(
     "Hypervisor",
@@ -168,8 +165,8 @@ Hypervisor = _document(
     _SERVERS_ON,
 )
 HypervisorAnswer = _answer("HypervisorAnswer", "hypervisor", Hypervisor)
-HypervisorsAnswer = _answer("HypervisorsAnswer", "hypervisors", _list(HypervisorBrief))
-HypervisorsDetailAnswer = _answer("HypervisorsDetailAnswer", "hypervisors", _list(Hypervisor))
+HypervisorsAnswer = _answer("HypervisorsAnswer", "hypervisors", list_of(HypervisorBrief))
+HypervisorsDetailAnswer = _answer("HypervisorsDetailAnswer", "hypervisors", list_of(Hypervisor))
 
 Service = _document(
     "Service",
@@ -179,7 +176,7 @@ Service = _document(
     },
 )
 ServiceAnswer = _answer("ServiceAnswer", "service", Service)
-ServicesAnswer = _answer("ServicesAnswer", "services", _list(Service))
+ServicesAnswer = _answer("ServicesAnswer", "services", list_of(Service))
 
 Aggregate = _document(
     "Aggregate",
@@ -197,14 +194,14 @@ AggregateCreated = _document(
     },
 )
 AggregateCreatedAnswer = _answer("AggregateCreatedAnswer", "aggregate", AggregateCreated)
-AggregatesAnswer = _answer("AggregatesAnswer", "aggregates", _list(Aggregate))
+AggregatesAnswer = _answer("AggregatesAnswer", "aggregates", list_of(Aggregate))
 
 _ZONE = {"zoneName": str, "zoneState": _document("ZoneState", {"available": bool})}
 _ZONE_SERVICE = _document("ZoneService", {"available": bool, "active": bool, "updated_at": Moment | None})
 _ZONE_HOSTS = dict[str, dict[str, _ZONE_SERVICE]]  # type: ignore[valid-type]
-Zones = _document("Zones", {"availabilityZoneInfo": _list(_document("Zone", {**_ZONE, "hosts": None}))})
+Zones = _document("Zones", {"availabilityZoneInfo": list_of(_document("Zone", {**_ZONE, "hosts": None}))})
 ZonesDetail = _document(
-    "ZonesDetail", {"availabilityZoneInfo": _list(_document("ZoneDetail", {**_ZONE, "hosts": _ZONE_HOSTS}))}
+    "ZonesDetail", {"availabilityZoneInfo": list_of(_document("ZoneDetail", {**_ZONE, "hosts": _ZONE_HOSTS}))}
 )
 
 Extension = _document(
@@ -212,17 +209,17 @@ Extension = _document(
     {"alias": str, "name": str, "description": str, "links": Links, "namespace": str, "updated": str},
 )
 ExtensionAnswer = _answer("ExtensionAnswer", "extension", Extension)
-ExtensionsAnswer = _answer("ExtensionsAnswer", "extensions", _list(Extension))
+ExtensionsAnswer = _answer("ExtensionsAnswer", "extensions", list_of(Extension))
 
 Interface = _document(
     "Interface",
     {
         **{"port_state": str, "port_id": Uuid, "net_id": Uuid, "mac_addr": str, "tag": str | None},
-        "fixed_ips": _list(_document("InterfaceAddress", {"ip_address": str})),
+        "fixed_ips": list_of(_document("InterfaceAddress", {"ip_address": str})),
     },
 )
 InterfaceAnswer = _answer("InterfaceAnswer", "interfaceAttachment", Interface)
-InterfacesAnswer = _answer("InterfacesAnswer", "interfaceAttachments", _list(Interface))
+InterfacesAnswer = _answer("InterfacesAnswer", "interfaceAttachments", list_of(Interface))
 
 _MOVE = {
     **{"id": int, "status": str, "created_at": Moment, "updated_at": Moment, "uuid": Uuid},
@@ -240,9 +237,9 @@ Migration = _document(
 ServerMigration = _document(
     "ServerMigration", {**_MOVE, "server_uuid": Uuid, **dict.fromkeys(_AMOUNTS_COPIED, None)}, _MOVER
 )
-MigrationsAnswer = _answer("MigrationsAnswer", "migrations", _list(Migration))
+MigrationsAnswer = _answer("MigrationsAnswer", "migrations", list_of(Migration))
 MigrationAnswer = _answer("MigrationAnswer", "migration", ServerMigration)
-ServerMigrationsAnswer = _answer("ServerMigrationsAnswer", "migrations", _list(ServerMigration))
+ServerMigrationsAnswer = _answer("ServerMigrationsAnswer", "migrations", list_of(ServerMigration))
 
 Build = _document(
     "Build",
@@ -251,7 +248,7 @@ Build = _document(
         **{"host": str | None, "since": Moment, "waits_for": str},
     },
 )
-Builds = _document("Builds", {"builds": _list(Build), "total": int})
+Builds = _document("Builds", {"builds": list_of(Build), "total": int})
 HostNames = _document("HostNames", {"hosts": list[str]})
 
 _QUOTA_NAMES = (
@@ -286,7 +283,7 @@ _SERVER_USAGE = _document(
         **{"started_at": Moment, "ended_at": Moment | None},
     },
 )
-_SERVER_USAGES = {"server_usages": _list(_SERVER_USAGE)}
+_SERVER_USAGES = {"server_usages": list_of(_SERVER_USAGE)}
 _PROJECT_USAGE = {
     **{"tenant_id": str, "start": Moment, "stop": Moment, "total_hours": float},
     **dict.fromkeys(("total_vcpus_usage", "total_memory_mb_usage", "total_local_gb_usage"), float),
@@ -297,5 +294,5 @@ UsageAnswer = _document(
     {"tenant_usage_links": Links},
 )
 UsagesAnswer = _answer(
-    "UsagesAnswer", "tenant_usages", _list(_document("ListedProjectUsage", _PROJECT_USAGE, _SERVER_USAGES))
+    "UsagesAnswer", "tenant_usages", list_of(_document("ListedProjectUsage", _PROJECT_USAGE, _SERVER_USAGES))
 )

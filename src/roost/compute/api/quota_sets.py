@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 
@@ -36,6 +35,7 @@ from roost.platform.http import Version
 from roost.platform.operations import Operation, Operations, Rule, Serve
 from roost.platform.quota_tables import EVERYBODY
 from roost.platform.quotas import UNLIMITED, Maximum, Quotas
+from roost.platform.structs import body_type
 
 DEFAULT_CLASS = "default"
 NETWORK = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")
@@ -45,21 +45,15 @@ NETWORK_UNTIL, CLASS_NETWORK_UNTIL, INJECTED_UNTIL, CLASS_GROUPS_FROM = (2, 35),
 
 GivenMaximum = Maximum | Annotated[str, Meta(pattern="^(-1|[0-9]{1,10})$")] | UnsetType
 
-
-def _body(name: str, doc: str, *fields: Any) -> Any:
-    """Return the type of a body. fields: as msgspec.defstruct takes them."""
-    return msgspec.defstruct(name, fields, namespace={"__doc__": doc}, forbid_unknown_fields=True)
-
-
 _MAXIMA = [(resource, GivenMaximum, UNSET) for resource in RESOURCES]
-QuotaClassBody = _body(
-    "QuotaClassBody", "How many a project may have at most, -1 for any number; what is left out stays.", *_MAXIMA
+QuotaClassBody = body_type(
+    "QuotaClassBody", *_MAXIMA, doc="How many a project may have at most, -1 for any number; what is left out stays."
 )
-QuotaSetBody = _body(
-    "QuotaSetBody", "The same of one project. force: also below what it has.", *_MAXIMA, ("force", Any, False)
+QuotaSetBody = body_type(
+    "QuotaSetBody", *_MAXIMA, ("force", Any, False), doc="The same of one project. force: also below what it has."
 )
-QuotaSetUpdateBody = _body("QuotaSetUpdateBody", "The whole body.", ("quota_set", QuotaSetBody))
-QuotaClassUpdateBody = _body("QuotaClassUpdateBody", "The whole body.", ("quota_class_set", QuotaClassBody))
+QuotaSetUpdateBody = body_type("QuotaSetUpdateBody", ("quota_set", QuotaSetBody), doc="The whole body.")
+QuotaClassUpdateBody = body_type("QuotaClassUpdateBody", ("quota_class_set", QuotaClassBody), doc="The whole body.")
 
 _INJECTED_UNTIL = dict.fromkeys(INJECTED, INJECTED_UNTIL)
 SET_ATTRIBUTES = Attributes(until=dict.fromkeys(NETWORK, NETWORK_UNTIL) | _INJECTED_UNTIL)

@@ -16,10 +16,10 @@ from roost.network.model.networks import NetworkOwner
 from roost.network.rules.documents import NetworkDocument, PortDocument, SubnetDocument
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.auth import Caller, Forbidden, Policy
+from roost.platform.auth import ANONYMOUS, Caller, Forbidden, Policy, Unrestricted
 
 ACCESS_KEY = "roost.network.access"
-"""The key of a request's Access in its scope; absent without authentication."""
+"""The key of a request's Access in its scope; absent where nobody is asked."""
 
 KINDS: Mapping[type[Struct], str] = {NetworkDocument: "network", SubnetDocument: "subnet", PortDocument: "port"}
 """The documents that have an owner, by the names of their rules."""
@@ -112,9 +112,13 @@ class Access:
             self.enforce(name, target)
 
 
-def access_of(request: Request) -> Access | None:
-    """Return the access of the request's caller; None without authentication."""
-    access: Access | None = request.scope.get(ACCESS_KEY)
+EVERYTHING = Access(Unrestricted(), ANONYMOUS, None)
+"""What everybody may do without authentication."""
+
+
+def access_of(request: Request) -> Access:
+    """Return the access of the request's caller."""
+    access: Access = request.scope.get(ACCESS_KEY, EVERYTHING)
     return access
 
 
@@ -144,8 +148,6 @@ def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequ
     used: attributes by which the list is filtered or ordered.
     """
     access = access_of(request)
-    if access is None:
-        return documents
     verdicts = [(item, access.verdict(item)) for item in documents]
     return [item for item, verdict in verdicts if verdict.visible and not verdict.hidden & used]
 
@@ -153,21 +155,9 @@ def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequ
 def seen_by(request: Request, kind: str) -> str | None:
     """Return the project to which the database narrows a list; None if the caller may see other projects'."""
     access = access_of(request)
-    if access is None or access.privileged or access.allows(f"get_{kind}", STRANGER):
+    if access.privileged or access.allows(f"get_{kind}", STRANGER):
         return None
     return access.caller.project_id or ""
-
-
-def hidden_of(document: Struct, request: Request) -> frozenset[str]:
-    """Return the attributes that the caller may not see."""
-    access = access_of(request)
-    return frozenset() if access is None else access.verdict(document).hidden
-
-
-def project_of(request: Request) -> str | None:
-    """Return the caller's own project, if any: it owns what names no project."""
-    access = access_of(request)
-    return None if access is None else access.caller.project_id
 
 
 @cache

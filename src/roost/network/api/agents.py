@@ -11,8 +11,8 @@ from starlette.requests import Request
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Collection, get_few
 from roost.network.errors import AgentNotFound
-from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
-from roost.network.rules.documents import Time, Uuid
+from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent, Uuid
+from roost.network.rules.documents import Time
 from roost.network.service import Networks
 from roost.network.service import agents as service
 from roost.platform.operations import Operations, Rule

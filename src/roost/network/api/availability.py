@@ -11,9 +11,8 @@ from roost.network.api import listing
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Collection
 from roost.network.errors import NetworkNotFound
-from roost.network.model.networks import Network, Subnet
+from roost.network.model.networks import Network, Subnet, Uuid
 from roost.network.rules.availability import Counts, NetworkAvailability
-from roost.network.rules.documents import Uuid
 from roost.network.service import Networks
 from roost.network.service import availability as service
 from roost.platform.operations import Operations

@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.resources import answer, body_type, list_of
+from roost.network.api.resources import answer
 from roost.platform.errors import NotFound
 from roost.platform.http import root_url
 from roost.platform.operations import Operation, Operations
-from roost.platform.structs import copy_as
+from roost.platform.structs import body_type, copy_as, list_of
 
 COLLECTIONS = {
     "networks": "network",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 from msgspec import Meta, Raw, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
-from roost.network.rules.documents import described
+from roost.network.model.networks import described
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
 
@@ -22,9 +22,7 @@ Items = Meta(max_length=ITEMS_MAX)
 
 
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
-IpAddress = Annotated[str, described(anyOf=[{"format": "ipv4"}, {"format": "ipv6"}])]
 AddressOrCidr = Annotated[Text, described(pattern="^([0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?)?$")]
-Cidr = Annotated[str, described(pattern="^[0-9A-Fa-f:.]{2,45}/[0-9]{1,3}$")]
 MacAddress = Annotated[Text, described(pattern="^([0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5})?$")]
 NetworkType = Annotated[Text, described(enum=[*NETWORK_TYPES])]
 SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]

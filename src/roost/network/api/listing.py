@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from roost.network.api.access import hidden_of, seen, seen_by
+from roost.network.api.access import access_of, seen, seen_by
 from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
@@ -69,8 +69,8 @@ async def answer(context: Networks, kind: Listable[Any], request: Request) -> di
 
     Raises BadRequest, InvalidInput.
     """
-    page = await _read_page(request, context, kind)
-    body: dict[str, Any] = {kind.plural: _show_all(page, request)}
+    page, names = await _read_page(request, context, kind), fields_named(request)
+    body: dict[str, Any] = {kind.plural: [show(item, request, names) for item in page]}
     if links := _page_links(request, [item.id for item in page]):
         body[f"{kind.plural}_links"] = links
     return body
@@ -130,7 +130,8 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
     for name, descending in reversed(order.items()):
         chosen.sort(key=partial(_sort_key, attributes(kind)[name]), reverse=descending)
-    return _show_all(_page(chosen, request, attributes(kind)[key]), request)
+    names = fields_named(request)
+    return [show(item, request, names) for item in _page(chosen, request, attributes(kind)[key])]
 
 
 def _used(request: Request) -> frozenset[str]:
@@ -156,14 +157,22 @@ def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
     return order
 
 
-def show_fields(item: D, request: Request) -> D | dict[str, Any]:
-    """Return the attributes that `fields` names, or all, without those that the caller may not see."""
-    return _show_all([item], request)[0]
+def show(item: D, request: Request, names: frozenset[str] = frozenset()) -> D | dict[str, Any]:
+    """Return the attributes that are named, or all, without those that the caller may not see."""
+    hidden = access_of(request).verdict(item).hidden
+    if not names and not hidden:
+        return item
+    fields = attributes(type(item))
+    shown = [name for name in fields if name not in hidden and (not names or name in names)]
+    return {name: value for name in shown if (value := getattr(item, fields[name])) is not UNSET}
 
 
-def show_made(item: D, request: Request) -> D | dict[str, Any]:
-    """Return what the caller has made or changed, without the attributes that the caller may not see."""
-    return _some(item, frozenset(), hidden_of(item, request))
+def fields_named(request: Request) -> frozenset[str]:
+    """Return the attributes that `fields` names. Source: Neutron, neutron/api/api_common.py, list_args.
+
+    An empty one names nothing, and so asks for everything.
+    """
+    return frozenset(name for name in request.query_params.getlist("fields") if name)
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
@@ -312,21 +321,6 @@ def _test(request: Request, name: str, kind: type[Struct]) -> Test:
         return any(null if part is None else str(part) in values for part in parts)
 
     return test
-
-
-def _show_all(items: Sequence[D], request: Request) -> list[D | dict[str, Any]]:
-    # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
-    named = frozenset(name for name in request.query_params.getlist("fields") if name)
-    return [_some(item, named, hidden_of(item, request)) for item in items]
-
-
-def _some(item: D, named: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
-    """Return the named attributes, or all, without those that are hidden."""
-    if not named and not hidden:
-        return item
-    names = attributes(type(item))
-    shown = [name for name in names if name not in hidden and (not named or name in named)]
-    return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 
 def _sort_key(field: str, item: Struct) -> int | str:

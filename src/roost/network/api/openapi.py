@@ -12,11 +12,11 @@ from roost.network.api.agents import AgentDocument, ZoneDocument
 from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.port_bindings import BindingDocument
 from roost.network.api.quotas import QUOTA_DOCUMENTS
-from roost.network.api.resources import body_type
 from roost.network.rules.documents import Document
 from roost.platform.http import Version
 from roost.platform.openapi import About
 from roost.platform.operations import Schema
+from roost.platform.structs import body_type
 
 ENVELOPES = ("Envelope", "MadeAnswer")
 """How the names of structs end that are around one thing."""

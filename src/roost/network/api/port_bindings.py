@@ -12,8 +12,9 @@ from roost.network.api.policies import ADMIN
 from roost.network.api.ports import PORT, Profile, VnicType, profile_text
 from roost.network.api.resources import answer, get_few, get_one
 from roost.network.errors import InvalidInput
+from roost.network.model.networks import described
 from roost.network.model.ports import Binding
-from roost.network.rules.documents import described, vif_details
+from roost.network.rules.documents import vif_details
 from roost.network.service import Networks
 from roost.network.service import ports as service
 from roost.platform.bodies import read_json

@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.network.api.bodies import parse_uuid, value_or_none
 from roost.network.api.fields import (
     AddressOrCidr,
-    IpAddress,
     Items,
     MacAddress,
     NoFlag,
@@ -23,9 +22,10 @@ from roost.network.api.fields import (
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
+from roost.network.model.networks import Uuid
 from roost.network.model.ports import AddressPair, FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules import addressing, documents, port_security, requests
-from roost.network.rules.documents import PortDocument, Uuid
+from roost.network.rules.documents import PortDocument
 from roost.network.rules.tags import replaced
 from roost.network.service import Networks, old_agents
 from roost.network.service import ports as service
@@ -53,14 +53,7 @@ PROFILE_DEPTH_MAX = 32
 """How many objects and lists of a profile may be nested, itself among them."""
 
 
-class FixedIpBody(Struct, forbid_unknown_fields=True):
-    """One address wanted: by its subnet, by itself, or both."""
-
-    subnet_id: Uuid | None = None
-    ip_address: IpAddress | None = None
-
-
-FixedIps = Annotated[list[FixedIpBody], Items]
+FixedIps = Annotated[list[FixedIpRequest], Items]
 
 
 class AddressPairBody(Struct, forbid_unknown_fields=True):
@@ -229,7 +222,7 @@ def _on_host(
     )
 
 
-def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | None:
+def _fixed_ips(items: list[FixedIpRequest] | None) -> tuple[FixedIpRequest, ...] | None:
     """Return the requested addresses; None when the body leaves them out. Raises InvalidInput."""
     if items is None:
         return None

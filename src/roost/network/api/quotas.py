@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 
-from roost.network.api import listing
 from roost.network.api.bodies import refuse_unserved
 from roost.network.api.fields import NoMaximum, Text
 from roost.network.api.policies import ADMIN, MANAGER
-from roost.network.api.resources import answer, body_type, get_few, get_one
+from roost.network.api.resources import answer, get_few, get_one
 from roost.network.errors import InvalidInput, TenantQuotaNotFound
 from roost.network.rules.quotas import RESOURCES
 from roost.network.service import Networks
@@ -20,6 +19,7 @@ from roost.platform.auth import caller_of
 from roost.platform.bodies import read_json
 from roost.platform.operations import Operation, Operations, Rule
 from roost.platform.quotas import Maximum
+from roost.platform.structs import body_type
 
 PROJECT_ID_MAX = 255
 GET_QUOTA = Rule("get_quota", f"{ADMIN} or ({MANAGER})")
@@ -115,24 +115,23 @@ async def _list_all(context: Networks, _request: Request) -> list[Struct]:
     return [PROJECT_QUOTA(project_id=id_, tenant_id=id_, **quotas) for id_, quotas in own.items()]
 
 
-async def _read(context: Networks, request: Request) -> Struct:
+async def _read(context: Networks, request: Request) -> Any:
     return QUOTA(**await QUOTAS.get(context, _project(request)))
 
 
-async def _read_default(context: Networks, request: Request) -> Struct:
+async def _read_default(context: Networks, request: Request) -> Any:
     _project(request)
     return QUOTA(**QUOTAS.defaults(context))
 
 
-async def _read_details(context: Networks, request: Request) -> Struct:
+async def _read_details(context: Networks, request: Request) -> Any:
     usages = await QUOTAS.get_usages(context, _project(request))
     return QUOTA_DETAILS(**{name: QuotaUsageDocument(usage.maximum, usage.used) for name, usage in usages.items()})
 
 
 async def _update(context: Networks, request: Request) -> dict[str, Any]:
     project_id = _project(request)
-    envelope: Any = await read_json(request, QUOTA_ENVELOPE)
-    body = envelope.quota
+    body = (await read_json(request, QUOTA_ENVELOPE)).quota
     refuse_unserved(body)
     for name in ("project_id", "tenant_id"):
         if (value := getattr(body, name)) not in (None, project_id):
@@ -140,7 +139,7 @@ async def _update(context: Networks, request: Request) -> dict[str, Any]:
     values = {resource: getattr(body, resource) for resource in RESOURCES}
     maxima: dict[str, int] = {resource: int(value) for resource, value in values.items() if value is not UNSET}
     quotas = await QUOTAS.set(context, project_id, maxima, check=body.check_limit and not body.force)
-    return {"quota": listing.show_fields(QUOTA(**quotas), request)}
+    return {"quota": QUOTA(**quotas)}
 
 
 async def _delete(context: Networks, request: Request) -> None:

@@ -1,9 +1,8 @@
 """The operations, queries and answers that networks, segments, subnets and ports have in common over HTTP."""
 
 import re
-import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -11,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 
 from roost.network.api import listing
-from roost.network.api.access import project_of
+from roost.network.api.access import access_of
 from roost.network.api.bodies import parse_project, refuse_many, refuse_unserved
 from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
@@ -21,6 +20,7 @@ from roost.platform.bodies import read_bytes, read_json, replace_body
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Operation, Operations, Rule, Schema
+from roost.platform.structs import body_type, list_of
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -167,13 +167,13 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
         is_single = getattr(body, self.plural) is UNSET
         if is_single == (getattr(body, self.name) is UNSET):
             raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
-        bodies, owner = self.bodies_in(body), project_of(request) or context.default_project
+        bodies, owner = self.bodies_in(body), access_of(request).caller.project_id or context.default_project
         if self.parts is not None:
             refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
         for item in bodies:
             refuse_unserved(item)
         requests = [self.request(item, parse_project(item, owner)) for item in bodies]
-        shown = [listing.show_made(self.show(item), request) for item in await self.create(context, requests)]
+        shown = [listing.show(self.show(item), request) for item in await self.create(context, requests)]
         return {self.name: shown[0]} if is_single else {self.plural: shown}
 
     async def _update(self, context: Networks, envelope: type[Struct], request: Request) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
         body = getattr(await self.read(request, envelope), self.name)
         refuse_unserved(body)
         changed = await self.update(context, resource_id, self.changes(body, revision(request)))
-        return {self.name: listing.show_made(self.show(changed), request)}
+        return {self.name: listing.show(self.show(changed), request)}
 
     async def _delete(self, context: Networks, request: Request) -> None:
         await self.delete(context, self.id_of(request), revision=revision(request))
@@ -257,7 +257,7 @@ def get_one(
     """Return GET of one. name: in the answer, whose type is `result`. read: makes its document."""
 
     async def show(request: Request) -> dict[str, Any]:
-        return {name: listing.show_fields(await read(request), request)}
+        return {name: listing.show(await read(request), request, listing.fields_named(request))}
 
     return Operation(summary=summary, endpoint=show, rule=rule, query=SHOW_QUERY, result=result, owner_may=owner_may)
 
@@ -306,17 +306,6 @@ def _one_or_many(name: str, kind: type[Struct], one: str, many: str, bounds: Met
     """Return the type of a body with one of a kind, or a list of them. one, many: the attributes."""
     kinds: Any = Annotated[list_of(kind), bounds]
     return body_type(name, (one, kind | UnsetType, UNSET), (many, kinds | UnsetType, UNSET), doc=doc)
-
-
-@cache
-def body_type(name: str, *fields: Any, doc: str | None = None) -> type[Struct]:
-    """Return the type of a body that nobody writes code against. fields: as msgspec.defstruct takes them."""
-    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, namespace={"__doc__": doc})
-
-
-def list_of(kind: type[Struct]) -> Any:
-    """Return the type of a list of a kind that is only known at run time."""
-    return types.GenericAlias(list, (kind,))
 
 
 def _camel(name: str) -> str:

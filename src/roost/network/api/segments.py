@@ -7,9 +7,9 @@ from roost.network.api.fields import NetworkType, SegmentationId, Text
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
-from roost.network.model.networks import SegmentChanges, SegmentRequest
+from roost.network.model.networks import SegmentChanges, SegmentRequest, Uuid
 from roost.network.rules import documents
-from roost.network.rules.documents import SegmentDocument, Uuid
+from roost.network.rules.documents import SegmentDocument
 from roost.network.rules.links import refuse_link
 from roost.network.service import networks as service
 from roost.platform.structs import copy_as

@@ -1,42 +1,26 @@
 """Subnets over HTTP: what clients send of them, decoded and checked; what is not served is refused by name."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network.api.bodies import parse_uuid
-from roost.network.api.fields import Cidr, IpAddress, Items, NoFlag, Nothing, Text
+from roost.network.api.fields import Items, NoFlag, Nothing, Text
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound
-from roost.network.model.networks import HostRoute, SubnetChanges, SubnetRequest
+from roost.network.model.networks import Cidr, HostRoute, IpAddress, SubnetChanges, SubnetRequest, Uuid, described
 from roost.network.rules import documents
 from roost.network.rules import subnets as rules
-from roost.network.rules.documents import SubnetDocument, Uuid, described
+from roost.network.rules.documents import PoolDocument, SubnetDocument
 from roost.network.rules.subnets import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.service import subnets as service
 from roost.platform.structs import copy_as
 
-
-class PoolBody(Struct, forbid_unknown_fields=True):
-    """One allocation pool, both ends included."""
-
-    start: IpAddress
-    end: IpAddress
-
-
-class HostRouteBody(Struct, forbid_unknown_fields=True):
-    """One route: to a CIDR, by way of an address."""
-
-    destination: Cidr
-    nexthop: IpAddress
-
-
 Cell = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^\x00]+$")]
-Pools = Annotated[list[PoolBody], Items]
+Pools = Annotated[list[PoolDocument], Items]
 Nameservers = Annotated[list[str], Items, described(uniqueItems=True, maxItems=NAMESERVERS_MAX)]
-HostRoutes = Annotated[list[HostRouteBody], Items, described(uniqueItems=True, maxItems=HOST_ROUTES_MAX)]
+HostRoutes = Annotated[list[HostRoute], Items, described(uniqueItems=True, maxItems=HOST_ROUTES_MAX)]
 ServiceTypes = Annotated[list[str], Items, described(maxItems=SERVICE_TYPES_MAX)]
 
 
@@ -118,7 +102,7 @@ def _request(body: SubnetBody, project_id: str) -> SubnetRequest:
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
         dns_nameservers=rules.check_nameservers(body.dns_nameservers or (), body.ip_version),
-        host_routes=rules.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
+        host_routes=rules.check_host_routes(body.host_routes or (), body.ip_version),
         service_types=rules.check_service_types(body.service_types or ()),
         pools=plan.pools,
     )
@@ -136,15 +120,11 @@ def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
         body,
         pools=None if pools is UNSET else tuple((pool.start, pool.end) for pool in pools),
         dns_nameservers=None if body.dns_nameservers is UNSET else tuple(body.dns_nameservers or ()),
-        host_routes=None if body.host_routes is UNSET else _routes(body.host_routes or ()),
+        host_routes=None if body.host_routes is UNSET else tuple(body.host_routes or ()),
         service_types=None if body.service_types is UNSET else tuple(body.service_types),
         segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
         revision=revision,
     )
-
-
-def _routes(items: Sequence[HostRouteBody]) -> tuple[HostRoute, ...]:
-    return tuple(HostRoute(item.destination, item.nexthop) for item in items)
 
 
 SUBNET = Resource(

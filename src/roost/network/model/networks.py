@@ -6,15 +6,24 @@ Addresses are text at the edges and whole numbers inside `AddressRange`, so that
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 PLAIN_NAME = "Neutron network id {}"
 FLAT_NAME = "Flat pool id {}"
 MTU_DEFAULT = 1500
 CELL_DEFAULT = "cell1"
 
+
+def described(**schema: Any) -> Meta:
+    """Return metadata that adds to the schema of a type; api/openapi.py folds it in."""
+    return Meta(extra_json_schema={"allOf": [schema]})
+
+
+Uuid = Annotated[str, described(format="uuid")]
+IpAddress = Annotated[str, described(anyOf=[{"format": "ipv4"}, {"format": "ipv6"}])]
+Cidr = Annotated[str, described(pattern="^[0-9A-Fa-f:.]{2,45}/[0-9]{1,3}$")]
 
 Kind = Literal["network", "segment", "subnet", "port"]
 """What has tags."""
@@ -138,11 +147,11 @@ class SegmentChanges(Struct, frozen=True, kw_only=True):
     revision: int | None = None
 
 
-class HostRoute(Struct, frozen=True):
+class HostRoute(Struct, frozen=True, forbid_unknown_fields=True):
     """A route that hosts of a subnet are given: to a CIDR, by way of an address."""
 
-    destination: str
-    nexthop: str
+    destination: Cidr
+    nexthop: IpAddress
 
 
 class SubnetUse(Struct, frozen=True, kw_only=True):

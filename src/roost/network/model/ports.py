@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from roost.network.model.networks import AddressRange
+from roost.network.model.networks import AddressRange, IpAddress, Uuid
 from roost.seams.service_types import COMPUTE_OWNER
 
 VIF_TYPE_BOUND = "ovs"
@@ -165,11 +165,11 @@ class Binding(Struct, frozen=True, kw_only=True):
     active: bool = True
 
 
-class FixedIpRequest(Struct, frozen=True, kw_only=True):
+class FixedIpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One address that a client asks for: by its subnet, by itself, or both."""
 
-    subnet_id: str | None = None
-    ip_address: str | None = None
+    subnet_id: Uuid | None = None
+    ip_address: IpAddress | None = None
 
 
 class PortRequest(PortAttributes, frozen=True, kw_only=True):

@@ -9,19 +9,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.networks import HostRoute, IpAddress, Network, Segment, Subnet, Uuid
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 from roost.network.rules import addressing
 from roost.platform.structs import copy_as
 from roost.platform.times import show_seconds
 
-
-def described(**schema: Any) -> Meta:
-    """Return metadata that adds to the schema of a type; api/openapi.py folds it in."""
-    return Meta(extra_json_schema={"allOf": [schema]})
-
-
-Uuid = Annotated[str, described(format="uuid")]
 Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 Status = Literal["ACTIVE", "DOWN"]
 D = TypeVar("D", bound="Document")
@@ -84,15 +77,8 @@ class SegmentDocument(Document, kw_only=True, forbid_unknown_fields=True):
 class PoolDocument(Struct, forbid_unknown_fields=True):
     """One allocation pool, both ends included."""
 
-    start: str
-    end: str
-
-
-class HostRouteDocument(Struct, forbid_unknown_fields=True):
-    """One route that hosts are given."""
-
-    destination: str
-    nexthop: str
+    start: IpAddress
+    end: IpAddress
 
 
 class SubnetDocument(Document, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +95,7 @@ class SubnetDocument(Document, kw_only=True, forbid_unknown_fields=True):
     allocation_pools: tuple[PoolDocument, ...]
     enable_dhcp: bool
     dns_nameservers: tuple[str, ...]
-    host_routes: tuple[HostRouteDocument, ...]
+    host_routes: tuple[HostRoute, ...]
     ipv6_ra_mode: str | None
     ipv6_address_mode: str | None
     service_types: tuple[str, ...]
@@ -183,14 +169,7 @@ def segment(item: Segment) -> SegmentDocument:
 def subnet(item: Subnet) -> SubnetDocument:
     """Return the document of a subnet."""
     pools = [PoolDocument(addressing.show(pool.first), addressing.show(pool.last)) for pool in item.pools]
-    routes = [HostRouteDocument(route.destination, route.nexthop) for route in item.host_routes]
-    return _document(
-        SubnetDocument,
-        item,
-        tenant_id=item.project_id,
-        allocation_pools=tuple(pools),
-        host_routes=tuple(routes),
-    )
+    return _document(SubnetDocument, item, tenant_id=item.project_id, allocation_pools=tuple(pools))
 
 
 def port(item: Port) -> PortDocument:
