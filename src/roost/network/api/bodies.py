@@ -8,7 +8,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from roost.network.api.fields import neutral_values
 from roost.network.errors import InvalidInput
-from roost.network.rules.links import SEGMENTATION_ID_MAX
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 
@@ -32,13 +31,9 @@ def parse_uuid(name: str, text: str) -> str:
     return canonical_uuid(text)
 
 
-def parse_segmentation_id(number: int | str | None) -> int | None:
-    """Return the segmentation id as a number. Raises InvalidInput."""
-    if number is None:
-        return None
-    if int(number) > SEGMENTATION_ID_MAX:
-        raise InvalidInput(f"segmentation_id {number}: expected at most {SEGMENTATION_ID_MAX}.")
-    return int(number)
+def whole_number(number: int | str | None) -> int | None:
+    """Return the number that clients may write in digits."""
+    return None if number is None else int(number)
 
 
 def parse_project(body: Any, default: T) -> str | T:

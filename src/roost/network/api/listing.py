@@ -128,10 +128,17 @@ def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str)
     tests = [_test(request, name, kind) for name in _named(request, attributes(kind).keys())]
     order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
+    limit, reverse = integer_parameter(request, "limit", default=0), _reverse(request)
     for name, descending in reversed(order.items()):
-        chosen.sort(key=partial(_sort_key, attributes(kind)[name]), reverse=descending)
-    names = fields_named(request)
-    return [show(item, request, names) for item in _page(chosen, request, attributes(kind)[key])]
+        chosen.sort(key=partial(_sort_key, attributes(kind)[name]), reverse=descending != reverse)
+    marker = request.query_params.get("marker")
+    if marker is not None:
+        ids = [getattr(item, attributes(kind)[key]) for item in chosen]
+        if marker not in ids:
+            raise _no_marker(marker)
+        chosen = chosen[ids.index(marker) + 1 :]
+    page, names = chosen[: limit or None], fields_named(request)
+    return [show(item, request, names) for item in (reversed(page) if reverse else page)]
 
 
 def _used(request: Request) -> frozenset[str]:
@@ -330,21 +337,6 @@ def _sort_key(field: str, item: Struct) -> int | str:
 
 def _reverse(request: Request) -> bool:
     return True in flags("page_reverse", request.query_params.getlist("page_reverse"))
-
-
-def _page(items: list[D], request: Request, key: str) -> list[D]:
-    """Return the page of the ordered items that the request asks for. Raises InvalidInput."""
-    limit = integer_parameter(request, "limit", default=0)
-    reverse = _reverse(request)
-    ordered = items[::-1] if reverse else items
-    marker = request.query_params.get("marker")
-    if marker is not None:
-        places = [index for index, item in enumerate(ordered) if getattr(item, key) == marker]
-        if not places:
-            raise _no_marker(marker)
-        ordered = ordered[places[0] + 1 :]
-    page = ordered[:limit] if limit else ordered
-    return page[::-1] if reverse else page
 
 
 def _no_marker(marker: str) -> InvalidInput:

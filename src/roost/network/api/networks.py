@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from roost.network.api.bodies import parse_segmentation_id
+from roost.network.api.bodies import whole_number
 from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text
 from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
@@ -109,7 +109,7 @@ def _changes(body: NetworkUpdateBody, revision: int | None) -> NetworkChanges:
     """Return what a body changes. Raises InvalidInput."""
     link: dict[str, Any] = {name: value for name in PROVIDER if (value := getattr(body, name)) is not UNSET}
     if "segmentation_id" in link:
-        link["segmentation_id"] = parse_segmentation_id(link["segmentation_id"])
+        link["segmentation_id"] = whole_number(link["segmentation_id"])
     mtu = None if body.mtu is UNSET else _mtu(body.mtu)
     return copy_as(NetworkChanges, body, mtu=mtu, link=link, revision=revision)
 
@@ -126,7 +126,7 @@ def _link(body: LinkBody) -> Link | None:
         if body.segmentation_id is not None:
             raise InvalidInput("provider:segmentation_id needs a provider:network_type.")
         return None
-    link = Link(kind, body.physical_network, parse_segmentation_id(body.segmentation_id))
+    link = Link(kind, body.physical_network, whole_number(body.segmentation_id))
     refuse_link(link, "provider:")
     return link
 

@@ -19,7 +19,7 @@ from roost.network.service import Networks
 from roost.network.service import ports as service
 from roost.platform.bodies import read_json
 from roost.platform.operations import Operation, Operations, Rule
-from roost.platform.structs import copy_as
+from roost.platform.structs import body_type, copy_as
 
 
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -31,12 +31,6 @@ class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
     project_id: Text | None = None
 
 
-class BindingEnvelope(Struct, forbid_unknown_fields=True):
-    """The body around one binding."""
-
-    binding: BindingBody
-
-
 class BindingUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """PUT bindings/{host}: what is left out stays. host: only the one it has."""
 
@@ -45,10 +39,8 @@ class BindingUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
     profile: Profile | None = None
 
 
-class BindingUpdateEnvelope(Struct, forbid_unknown_fields=True):
-    """The body around a binding's changes."""
-
-    binding: BindingUpdateBody
+ENVELOPE = body_type("BindingEnvelope", ("binding", BindingBody), doc="The body around one binding.")
+UPDATE = body_type("BindingUpdateEnvelope", ("binding", BindingUpdateBody), doc="The body around a binding's changes.")
 
 
 class BindingDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +66,7 @@ def binding_operations(context: Networks) -> Operations:
             ),
             "POST": Operation(
                 summary="add an inactive binding on another host",
-                endpoint=partial(_create, context), rule=post, body=BindingEnvelope, status=201, result=result,
+                endpoint=partial(_create, context), rule=post, body=ENVELOPE, status=201, result=result,
                 errors=(409,),
             ),
         },
@@ -82,7 +74,7 @@ def binding_operations(context: Networks) -> Operations:
             "GET": get_one("binding", result, partial(_read, context), summary="the binding on a host", rule=get),
             "PUT": Operation(
                 summary="change the binding on a host",
-                endpoint=partial(_update, context), rule=put, body=BindingUpdateEnvelope, result=result, errors=(409,),
+                endpoint=partial(_update, context), rule=put, body=UPDATE, result=result, errors=(409,),
             ),
             "DELETE": Operation(
                 summary="delete the binding on a host; without the active one the port is unbound",
@@ -105,7 +97,7 @@ async def _list_all(context: Networks, request: Request) -> list[BindingDocument
 
 async def _create(context: Networks, request: Request) -> dict[str, BindingDocument]:
     port_id = PORT.id_of(request)
-    body = (await read_json(request, BindingEnvelope)).binding
+    body: BindingBody = (await read_json(request, ENVELOPE)).binding
     if not body.host:
         raise InvalidInput("host: a binding is on a host.")
     binding = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
@@ -118,7 +110,7 @@ async def _read(context: Networks, request: Request) -> BindingDocument:
 
 async def _update(context: Networks, request: Request) -> dict[str, BindingDocument]:
     port_id, host = _named(request)
-    body = (await read_json(request, BindingUpdateEnvelope)).binding
+    body: BindingUpdateBody = (await read_json(request, UPDATE)).binding
     if body.host not in (None, host):
         raise InvalidInput(f"host: the binding is on {host} and stays there.")
     profile = None if body.profile is None else profile_text(body.profile)

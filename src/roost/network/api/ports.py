@@ -163,7 +163,10 @@ def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
 async def _create(context: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
     tags = [_nic_tag(request.binding_profile) for request in wanted]
     if len(wanted) == 1 and tags[0] is not None:
-        return [await old_agents.take_port(context, _new_agent_port(wanted[0], tags[0]))]
+        (request,) = wanted
+        addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
+        nic = Nic(tag=tags[0], network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
+        return [await old_agents.take_port(context, _agent_port(request, nic, request.project_id))]
     if any(tags):
         raise InvalidInput(f"binding:profile: {NIC_KEY}: an agent makes one port at a time.")
     return await service.create_ports(context, wanted)
@@ -172,7 +175,11 @@ async def _create(context: Networks, wanted: Sequence[PortRequest]) -> list[Port
 async def _update(context: Networks, port_id: str, changes: PortChanges) -> Port:
     if (tag := _nic_tag(changes.binding_profile)) is not None:
         port = await service.get_port(context, port_id)
-        return await old_agents.take_port(context, _agent_port(changes, tag, port))
+        nic = Nic(tag=tag, network_id=port.network_id)
+        if nic.port_id_of(parse_uuid("device_id", changes.device_id or "")) != port.id:
+            nic = Nic(tag=tag, port_id=port.id)
+        revision = port.revision if changes.revision is None else changes.revision
+        return await old_agents.take_port(context, _agent_port(changes, nic, port.project_id, revision))
     return await service.update_port(context, port_id, changes)
 
 
@@ -190,34 +197,16 @@ def _nic_tag(profile: str | None) -> str | None:
         raise InvalidInput(f"binding:profile: {NIC_KEY}: expected the tag of a NIC: {error}") from error
 
 
-def _new_agent_port(request: PortRequest, tag: str) -> AgentPort:
-    """Return an agent's request to make a port for a NIC on its host. Raises InvalidInput."""
-    addresses = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
-    nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=addresses[0] if addresses else None)
-    return _on_host(nic, request.device_id, request.project_id, request.device_owner, request.host)
-
-
-def _agent_port(changes: PortChanges, tag: str, port: Port) -> AgentPort:
-    """Return an agent's request to bind an existing port to its host. Raises InvalidInput."""
-    server_id = parse_uuid("device_id", changes.device_id or "")
-    nic = Nic(tag=tag, network_id=port.network_id)
-    if nic.port_id_of(server_id) != port.id:
-        nic = Nic(tag=tag, port_id=port.id)
-    revision = port.revision if changes.revision is None else changes.revision
-    return _on_host(nic, server_id, port.project_id, changes.device_owner or "", changes.host, revision)
-
-
-def _on_host(
-    nic: Nic, server_id: str, project_id: str, device_owner: str, host: str | None, revision: int | None = None
-) -> AgentPort:
-    if not host:
+def _agent_port(body: PortRequest | PortChanges, nic: Nic, project_id: str, revision: int | None = None) -> AgentPort:
+    """Return an agent's request to make or bind a port for a NIC on its host. Raises InvalidInput."""
+    if not body.host:
         raise InvalidInput(f"binding:profile: {NIC_KEY} is for a port on a host: name it as binding:host_id.")
     return AgentPort(
-        server_id=parse_uuid("device_id", server_id),
+        server_id=parse_uuid("device_id", body.device_id or ""),
         project_id=project_id,
         nic=nic,
-        host=host,
-        availability_zone=device_owner.removeprefix(COMPUTE_OWNER) or "nova",
+        host=body.host,
+        availability_zone=(body.device_owner or "").removeprefix(COMPUTE_OWNER) or "nova",
         revision=revision,
     )
 

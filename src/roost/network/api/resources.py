@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -33,13 +33,6 @@ BULK_MAX = 500
 """How many of one kind are made by one request."""
 
 
-class Delete(Protocol):
-    """Deletes one by its id, if it has the revision."""
-
-    async def __call__(self, context: Networks, resource_id: str, /, *, revision: int | None) -> None:
-        """Delete it. Raises what refuses it."""
-
-
 class Collection(listing.Listable[T], frozen=True, kw_only=True):
     """One kind of resource that the API shows.
 
@@ -57,9 +50,12 @@ class Collection(listing.Listable[T], frozen=True, kw_only=True):
         """Return the error for one that does not exist."""
         return self.missing(f"{self.missing.__name__.removesuffix('NotFound')} {named} could not be found.")
 
-    def id_of(self, request: Request) -> str:
-        """Return the id in the path. Raises `missing` if it is no UUID."""
-        return path_id(request, self.absent)
+    def id_of(self, request: Request, absent: Callable[[str], NotFound] | None = None) -> str:
+        """Return the id in the path. Raises what `absent` returns, by default `missing`, if it is no UUID."""
+        text: str = request.path_params["id"]
+        if not is_uuid(text):
+            raise (absent or self.absent)(text)
+        return canonical_uuid(text)
 
     def list_operation(self, context: Networks, summary: str) -> Operation:
         """Return GET of the collection."""
@@ -87,7 +83,7 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
 
     body, update_body: one in a POST and in a PUT. parts: an attribute of bodies whose lists are limited together, if
     any. request: what a body asks for, of the project that is to own it. changes: what a body changes, if the resource
-    has the revision (None: any). create: returns what is made, in order.
+    has the revision (None: any). create: returns what is made, in order. delete: takes an id, and `revision`.
     """
 
     name: Kind
@@ -98,7 +94,7 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
     changes: Callable[[Any, int | None], C]
     create: Callable[[Networks, Sequence[W]], Awaitable[Sequence[T]]]
     update: Callable[[Networks, str, C], Awaitable[T]]
-    delete: Delete
+    delete: Callable[..., Awaitable[None]]
 
     async def read(self, request: Request, envelope: type[B], *, may_unwrap: bool = True) -> B:
         """Return the body of a POST or PUT. may_unwrap: items of many may be wrapped once, as one is.
@@ -188,14 +184,6 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
 
 
 AnyResource = Resource[Any, Any, Any]
-
-
-def path_id(request: Request, absent: Callable[[str], NotFound]) -> str:
-    """Return the id in the path. Raises what `absent` returns if it is no UUID."""
-    text: str = request.path_params["id"]
-    if not is_uuid(text):
-        raise absent(text)
-    return canonical_uuid(text)
 
 
 def revision(request: Request) -> int | None:

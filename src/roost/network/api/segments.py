@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-from roost.network.api.bodies import parse_segmentation_id, parse_uuid
+from roost.network.api.bodies import parse_uuid, whole_number
 from roost.network.api.fields import NetworkType, SegmentationId, Text
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
@@ -42,7 +42,7 @@ def _request(body: SegmentBody, _project_id: str) -> SegmentRequest:
         body,
         network_id=parse_uuid("network_id", body.network_id),
         description=body.description or "",
-        segmentation_id=parse_segmentation_id(body.segmentation_id),
+        segmentation_id=whole_number(body.segmentation_id),
     )
     refuse_link(request.link)
     return request

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from roost.network.api.fields import Tags
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
-from roost.network.api.resources import AnyResource, path_id
+from roost.network.api.resources import AnyResource
 from roost.network.api.segments import SEGMENT
 from roost.network.api.subnets import SUBNET
 from roost.network.errors import TagResourceNotFound
@@ -76,7 +76,7 @@ def _operation(context: Networks, resource: AnyResource, does: TagMethod, *, of_
             named = tuple((await read_json(request, TagsEnvelope)).tags)
         if does.adds:
             named = rules.replaced(named)
-        resource_id = path_id(request, partial(absent, resource))
+        resource_id = resource.id_of(request, partial(absent, resource))
         tags = await service.change_tags(context, resource.name, resource_id, lambda has: does.decide(has, named))
         return {"tags": tags} if shows else None
 

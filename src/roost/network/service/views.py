@@ -20,11 +20,14 @@ from roost.platform.structs import copy_as
 from roost.seams import network as seam
 from roost.seams.guests import NicNetwork
 
+HIDDEN = dict.fromkeys(("id", "project_id", "host"))
+"""What nobody is told of a hidden port."""
+
 list_network_ids = reading(store.list_network_ids)
 
 
-async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
-    """See NetworkClient.get_networks."""
+async def get_networks(networks: Networks, network_ids: Sequence[str] | None) -> dict[str, seam.NetworkView]:
+    """See NetworkClient.get_networks. network_ids: None for all."""
     async with networks.database.transaction(snapshot=True) as tx:
         networks_known = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
@@ -32,16 +35,16 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
     by_provider: dict[str, list[Subnet]] = {}
     for subnet in subnets:
         by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
-    views = {}
-    for network in networks_known:
-        views[network.id] = copy_as(
+    return {
+        network.id: copy_as(
             seam.NetworkView,
             network,
             routed=network.segmented or network.flat,
             segments=_shown(network, parts, by_provider),
             has_subnets=bool(network.subnet_ids),
         )
-    return views
+        for network in networks_known
+    }
 
 
 async def find_networks(networks: Networks, refs: Sequence[str]) -> list[seam.NetworkView]:
@@ -63,9 +66,7 @@ async def find_networks(networks: Networks, refs: Sequence[str]) -> list[seam.Ne
 
 async def list_networks(networks: Networks) -> list[seam.NetworkView]:
     """Return every network, by name."""
-    async with networks.database.connection() as connection:
-        ids = [network.id for network in await store.list_networks(connection)]
-    return sorted((await get_networks(networks, ids)).values(), key=lambda network: (network.name, network.id))
+    return sorted((await get_networks(networks, None)).values(), key=lambda network: (network.name, network.id))
 
 
 async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
@@ -121,18 +122,15 @@ async def list_attached_ports(
     names = {network.id: network.name for network in known}
     attached: dict[str, list[seam.AttachedPort]] = {}
     for port in ports:
-        view = seam.AttachedPort(
-            id=None if port.hidden else port.id,
+        view = copy_as(
+            seam.AttachedPort,
+            port,
             tag=port.nic_tag or "",
-            project_id=None if port.hidden else port.project_id,
-            network_id=port.network_id,
             network_name=names.get(port.network_id, ""),
-            mac_address=port.mac_address,
-            host=None if port.hidden else port.host,
             addresses=tuple(item.address for item in port.addresses),
             preserve_on_delete=port.made_for is None,
-            revision=port.revision,
             provider_uuid=port.provider_uuid,
+            **(HIDDEN if port.hidden else {}),
         )
         attached.setdefault(port.device_id, []).append(view)
     return {server_id: tuple(views) for server_id, views in attached.items()}
