@@ -8,9 +8,9 @@ from starlette.requests import Request
 
 from roost.network.api.resources import answer
 from roost.platform.errors import NotFound
-from roost.platform.http import root_url
 from roost.platform.operations import Operation, Operations
 from roost.platform.structs import body_type, copy_as, list_of
+from roost.platform.versions import SELF_LINKS, self_links, versions_operation
 
 COLLECTIONS = {
     "networks": "network",
@@ -110,9 +110,6 @@ EXTENSIONS: dict[str, Extension] = {
 """By alias; those that are served are listed."""
 
 
-SELF_LINK = body_type("SelfLink", ("rel", str), ("href", str), doc="Where something is.")
-SELF_LINKS = ("links", list_of(SELF_LINK))
-VERSION = body_type("VersionDocument", ("id", str), ("status", str), SELF_LINKS, doc="One version of the API.")
 COLLECTION = body_type("CollectionDocument", ("name", str), ("collection", str), SELF_LINKS, doc="One collection.")
 COLLECTIONS_ANSWER = body_type("CollectionsAnswer", ("resources", list_of(COLLECTION)), doc="All collections.")
 
@@ -147,12 +144,7 @@ def first_operations(described: Operations) -> Operations:
         summary="the collections", endpoint=_collections, result=COLLECTIONS_ANSWER, needs_token=False
     )
     return {
-        "/": {
-            "GET": Operation(
-                summary="the version document",
-                endpoint=_versions, result=answer("versions", list_of(VERSION)), needs_token=False,
-            )
-        },
+        "/": {"GET": versions_operation("v2.0", "/v2.0/")},
         "/v2.0": {"GET": collections},
         "/v2.0/": {"GET": collections},
         "/v2.0/extensions": {
@@ -167,19 +159,13 @@ def first_operations(described: Operations) -> Operations:
     }  # fmt: skip
 
 
-async def _versions(request: Request) -> dict[str, Any]:
-    return {"versions": [{"id": "v2.0", "status": "CURRENT", "links": _links(request, "")}]}
-
-
 async def _collections(request: Request) -> dict[str, Any]:
-    collections = COLLECTIONS.items()
     return {
-        "resources": [{"name": name, "collection": many, "links": _links(request, many)} for many, name in collections]
+        "resources": [
+            {"name": name, "collection": plural, "links": self_links(request, f"/v2.0/{plural}")}
+            for plural, name in COLLECTIONS.items()
+        ]
     }
-
-
-def _links(request: Request, path: str) -> list[dict[str, str]]:
-    return [{"rel": "self", "href": f"{root_url(request)}/v2.0/{path}"}]
 
 
 def served_extensions(described: Operations) -> dict[str, Extension]:

@@ -1,6 +1,5 @@
 """Refuses a project more than its quota, in upstream's words. store/quotas.py counts what it uses."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
@@ -14,26 +13,21 @@ RESOURCES: tuple[Resource, ...] = get_args(Resource)
 LIMIT_TOO_SMALL = "Quota limit {maximum} for {resource} must be greater than or equal to already used {used}"
 
 
-def refusal(usage: QuotaUsage, more: int) -> str | None:
-    """Return why the project cannot have so many more, in a sentence that begins as upstream's; None if it can."""
-    if usage.has_room(more):
-        return None
-    return (
-        f"Quota exceeded for resources: ['{usage.resource}']. Project {usage.project_id} has {usage.used} of at most "
-        f"{usage.maximum}, and {more} more {'was' if more == 1 else 'were'} asked for."
-    )
-
-
 def grant(usages: Mapping[str, QuotaUsage], wants: Sequence[tuple[str, int]]) -> list[str | None]:
     """Return for each want, (project id, how many more), why the project cannot have them; None if it can.
 
-    The first wants get what there is. usages: by project id, of those that have a limit.
+    The first wants get what there is. The sentence begins as upstream's. usages: by project id, of those with a limit.
     """
-    granted: Counter[str] = Counter()
-    reasons = []
+    usages_now = dict(usages)
+    reasons: list[str | None] = []
     for project_id, more in wants:
-        usage = usages.get(project_id)
-        reason = refusal(replace(usage, used=usage.used + granted[project_id]), more) if usage else None
+        usage, reason = usages_now.get(project_id), None
+        if usage is not None and usage.has_room(more):
+            usages_now[project_id] = replace(usage, used=usage.used + more)
+        elif usage is not None:
+            reason = (
+                f"Quota exceeded for resources: ['{usage.resource}']. Project {project_id} has {usage.used} of at most "
+                f"{usage.maximum}, and {more} more {'was' if more == 1 else 'were'} asked for."
+            )
         reasons.append(reason)
-        granted[project_id] += 0 if reason else more
     return reasons

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from starlette.requests import Request
 from starlette.routing import Route
 
 from roost.platform.auth import Policy, Unrestricted
-from roost.platform.http import Api, root_url
+from roost.platform.http import Api
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
+from roost.platform.versions import versions_operation
 from roost.seeing.api.events import event_operations
 from roost.seeing.api.policies import CHECKS
 from roost.seeing.service.events import EventSource
@@ -23,20 +23,6 @@ if TYPE_CHECKING:
 UNRESTRICTED = Unrestricted()
 API = Api()
 """Refusals are problem details. Source: RFC 9457."""
-
-
-class ApiVersion(Struct, frozen=True):
-    """id: the path below /roost. links: where it is."""
-
-    id: str
-    status: str
-    links: list[dict[str, str]]
-
-
-class ApiVersions(Struct, frozen=True):
-    """What clients read first."""
-
-    versions: list[ApiVersion]
 
 
 class ProblemDetails(Struct, frozen=True):
@@ -57,12 +43,6 @@ ABOUT = About(
 )
 
 
-async def list_versions(request: Request) -> ApiVersions:
-    """Answer GET /."""
-    links = [{"rel": "self", "href": f"{root_url(request)}/v1"}]
-    return ApiVersions([ApiVersion("v1", "CURRENT", links)])
-
-
 def operations(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> Operations:
     """Return every operation, by path and method: the version document, and all else below /v1."""
     from roost.seeing.api.capacity import capacity_operations  # with compute, of which a ledger alone imports none
@@ -80,11 +60,7 @@ def operations(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> Operations:
 
 def _served(versioned: Operations, policy: Policy) -> Operations:
     served: Operations = {
-        "/": {
-            "GET": Operation(
-                summary="the version document", endpoint=list_versions, result=ApiVersions, needs_token=False
-            )
-        },
+        "/": {"GET": versions_operation("v1", "/v1")},
         **{f"/v1{path}": methods for path, methods in versioned.items()},
     }
     return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
