@@ -5,9 +5,9 @@ import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.model.networks import AddressRange, HeldCounts, Network, Subnet
+from roost.network.model.networks import AddressCounts, AddressRange, Network, Subnet
 from roost.network.model.ports import FixedIpRequest, PortRequest
-from roost.network.rules.availability import Counts, availabilities
+from roost.network.rules.availability import availabilities
 from roost.network.service import availability, ports
 from roost.network.store import addresses as address_rows
 
@@ -27,22 +27,26 @@ def a_subnet(cidr: str, *pools: AddressRange, number: int = 1, network: int = 1,
     )  # fmt: skip
 
 
+def held(used: int, in_pools: int) -> AddressCounts:
+    return AddressCounts(used=used, used_in_pools=in_pools)
+
+
 @pytest.mark.parametrize(
-    ("subnet", "held", "total", "in_subnet", "reserved", "free"),
+    ("subnet", "used", "total", "in_subnet", "reserved", "free"),
     [
-        (a_subnet("10.0.0.0/24", AddressRange(10, 19), AddressRange(30, 34)), HeldCounts(6, 4), 15, 254, 237, 11),
-        (a_subnet("10.0.0.0/24"), HeldCounts(3, 0), 256, 254, 251, 0),
-        (a_subnet("10.0.0.0/31", AddressRange(0, 1)), HeldCounts(), 2, 2, 0, 2),
-        (a_subnet("10.0.0.0/32", AddressRange(0, 0)), HeldCounts(1, 1), 1, 1, 0, 0),
-        (a_subnet("2001:db8::/32", ip_version=6), HeldCounts(1, 0), 2**96, 2**96, 2**96 - 1, 0),
-        (a_subnet("2001:db8::/64", AddressRange(2, 2**64 - 1), ip_version=6), HeldCounts(1, 1), 2**64 - 2, 2**64, 2,
+        (a_subnet("10.0.0.0/24", AddressRange(10, 19), AddressRange(30, 34)), held(6, 4), 15, 254, 237, 11),
+        (a_subnet("10.0.0.0/24"), held(3, 0), 256, 254, 251, 0),
+        (a_subnet("10.0.0.0/31", AddressRange(0, 1)), held(0, 0), 2, 2, 0, 2),
+        (a_subnet("10.0.0.0/32", AddressRange(0, 0)), held(1, 1), 1, 1, 0, 0),
+        (a_subnet("2001:db8::/32", ip_version=6), held(1, 0), 2**96, 2**96, 2**96 - 1, 0),
+        (a_subnet("2001:db8::/64", AddressRange(2, 2**64 - 1), ip_version=6), held(1, 1), 2**64 - 2, 2**64, 2,
             2**64 - 3),
     ],
 )  # fmt: skip
 def test_a_subnet_counts_what_it_has(
-    subnet: Subnet, held: HeldCounts, total: int, in_subnet: int, reserved: int, free: int
+    subnet: Subnet, used: AddressCounts, total: int, in_subnet: int, reserved: int, free: int
 ) -> None:
-    (one,) = availabilities([a_network()], [subnet], {subnet.id: held})
+    (one,) = availabilities([a_network()], [subnet], {subnet.id: used})
     counts = one.subnets[0].counts
     assert (counts.total, counts.in_subnet, counts.reserved, counts.free) == (total, in_subnet, reserved, free)
     assert counts.in_subnet == counts.used_in_pools + counts.used_outside + counts.reserved + counts.free
@@ -52,7 +56,7 @@ def test_a_subnet_counts_what_it_has(
 def test_a_network_is_the_sum_of_the_subnets_that_are_asked_for() -> None:
     subnets = [a_subnet("10.0.0.0/24", AddressRange(1, 10)), a_subnet("2001:db8::/64", number=2, ip_version=6)]
     both, bare = availabilities([a_network(1), a_network(2)], subnets, {})
-    assert (both.counts.total, bare.counts, bare.subnets) == (10 + 2**64, Counts(), ())
+    assert (both.counts.total, bare.counts, bare.subnets) == (10 + 2**64, AddressCounts(), ())
     (four,) = availabilities([a_network(1), a_network(2)], subnets, {}, ip_versions=(4,))
     assert (four.counts.total, [item.subnet.ip_version for item in four.subnets]) == (10, [4])
 
@@ -69,7 +73,7 @@ async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_s
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("UPDATE network.address SET in_pool = false WHERE address = '10.0.0.15'")
     (found,) = await availability.list_availabilities(cloud.networks, [network.id])
-    assert found.counts == Counts(total=10, in_subnet=254, in_pools=10, used=3, used_in_pools=2)
+    assert found.counts == AddressCounts(total=10, in_subnet=254, in_pools=10, used=3, used_in_pools=2)
     everything = await availability.list_availabilities(cloud.networks)
     assert {item.network.id: item.counts.used for item in everything} == {network.id: 3, other.id: 0}
     assert await availability.list_availabilities(cloud.networks, ["99999999-9999-4999-8999-999999999999"]) == []

@@ -11,8 +11,8 @@ from roost.network.api import listing
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Collection
 from roost.network.errors import NetworkNotFound
-from roost.network.model.networks import Network, Subnet, Uuid
-from roost.network.rules.availability import Counts, NetworkAvailability
+from roost.network.model.networks import AddressCounts, Network, Subnet, Uuid
+from roost.network.rules.availability import NetworkAvailability
 from roost.network.service import Networks
 from roost.network.service import availability as service
 from roost.platform.operations import Operations
@@ -70,7 +70,7 @@ def _network(item: NetworkAvailability) -> AvailabilityDocument:
     )
 
 
-def _counted(kind: type[D], item: Network | Subnet, counts: Counts, **computed: Any) -> D:
+def _counted(kind: type[D], item: Network | Subnet, counts: AddressCounts, **computed: Any) -> D:
     """Return the document of a network or a subnet, with its counts."""
     details = {name: getattr(counts, name) for name in DetailsDocument.__struct_fields__}
     return copy_as(

@@ -7,7 +7,7 @@ from roost.network.api.fields import NetworkType, SegmentationId, Text
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
-from roost.network.model.networks import SegmentChanges, SegmentRequest, Uuid
+from roost.network.model.networks import Changes, SegmentRequest, Uuid
 from roost.network.rules import documents
 from roost.network.rules.documents import SegmentDocument
 from roost.network.rules.links import refuse_link
@@ -48,8 +48,8 @@ def _request(body: SegmentBody, _project_id: str) -> SegmentRequest:
     return request
 
 
-def _changes(body: SegmentUpdateBody, revision: int | None) -> SegmentChanges:
-    return SegmentChanges(
+def _changes(body: SegmentUpdateBody, revision: int | None) -> Changes:
+    return Changes(
         name=None if body.name is UNSET else body.name or "",
         description=None if body.description is UNSET else body.description or "",
         revision=revision,

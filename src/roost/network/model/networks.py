@@ -122,29 +122,23 @@ class Segment(SegmentRequest, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class NetworkChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a network; None leaves it.
-
-    link: the attributes of the network's link that the client names. revision: the one it must have.
-    """
+class Changes(Struct, frozen=True, kw_only=True):
+    """What a client changes; None leaves it. Of segments no more than this. revision: the one that it must have."""
 
     name: str | None = None
     description: str | None = None
+    revision: int | None = None
+
+
+class NetworkChanges(Changes, frozen=True, kw_only=True):
+    """What a client changes of a network. link: the attributes of the network's link that the client names."""
+
     admin_state_up: bool | None = None
     shared: bool | None = None
     external: bool | None = None
     mtu: int | None = None
     port_security_enabled: bool | None = None
     link: Mapping[str, str | int | None] = {}
-    revision: int | None = None
-
-
-class SegmentChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a segment; None leaves it. name: empty for none. revision: the one it must have."""
-
-    name: str | None = None
-    description: str | None = None
-    revision: int | None = None
 
 
 class HostRoute(Struct, frozen=True, forbid_unknown_fields=True):
@@ -267,14 +261,9 @@ class ProviderSource(Provider, frozen=True, kw_only=True):
     holdings: Mapping[str, Holdings] = {}
 
 
-class SubnetChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last).
+class SubnetChanges(Changes, frozen=True, kw_only=True):
+    """What a client changes of a subnet; UNSET leaves it too. pools: (first, last)."""
 
-    revision: the one it must have.
-    """
-
-    name: str | None = None
-    description: str | None = None
     gateway_ip: str | UnsetType | None = UNSET
     enable_dhcp: bool | None = None
     dns_nameservers: tuple[str, ...] | None = None
@@ -282,7 +271,6 @@ class SubnetChanges(Struct, frozen=True, kw_only=True):
     service_types: tuple[str, ...] | None = None
     segment_id: str | UnsetType | None = UNSET
     pools: tuple[tuple[str, str], ...] | None = None
-    revision: int | None = None
 
 
 class ListFilter(Struct, frozen=True):
@@ -322,8 +310,31 @@ class ListRow(NamedTuple):
     values: tuple[Any, ...] = ()
 
 
-class HeldCounts(Struct, frozen=True):
-    """How many addresses of a subnet ports hold: all of them, and those that are in its pools."""
+class AddressCounts(Struct, frozen=True, kw_only=True):
+    """Addresses of a subnet, or of all subnets of a network.
 
-    all: int = 0
+    total: of the pools, or of the whole CIDR where there are none. in_subnet: those that hosts can have. in_pools:
+    those of the pools. used: those that ports hold.
+    in_subnet = used_in_pools + used_outside + reserved + free.
+    """
+
+    total: int = 0
+    in_subnet: int = 0
     in_pools: int = 0
+    used: int = 0
+    used_in_pools: int = 0
+
+    @property
+    def used_outside(self) -> int:
+        """Return how many are held and in no pool."""
+        return self.used - self.used_in_pools
+
+    @property
+    def reserved(self) -> int:
+        """Return how many are in no pool and held by nobody: a port gets one only by naming it."""
+        return self.in_subnet - self.in_pools - self.used_outside
+
+    @property
+    def free(self) -> int:
+        """Return how many are in a pool and held by nobody."""
+        return self.in_pools - self.used_in_pools

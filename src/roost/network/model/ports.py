@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from roost.network.model.networks import AddressRange, IpAddress, Uuid
+from roost.network.model.networks import AddressRange, Changes, IpAddress, Uuid
 from roost.seams.service_types import COMPUTE_OWNER
 
 VIF_TYPE_BOUND = "ovs"
@@ -183,11 +183,9 @@ class PortRequest(PortAttributes, frozen=True, kw_only=True):
     port_security_enabled: bool | None = None
 
 
-class PortChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a port; None leaves it. host: "" to unbind. revision: the one that it must have."""
+class PortChanges(Changes, frozen=True, kw_only=True):
+    """What a client changes of a port. host: "" to unbind."""
 
-    name: str | None = None
-    description: str | None = None
     mac_address: str | None = None
     admin_state_up: bool | None = None
     device_id: str | None = None
@@ -198,7 +196,6 @@ class PortChanges(Struct, frozen=True, kw_only=True):
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
     port_security_enabled: bool | None = None
     allowed_address_pairs: tuple[AddressPair, ...] | None = None
-    revision: int | None = None
 
 
 class PortFilter(Struct, frozen=True, kw_only=True):

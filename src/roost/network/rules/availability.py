@@ -9,8 +9,9 @@ import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from roost.network.model.networks import HeldCounts, Network, Segment, Subnet, SubnetKind
+from roost.network.model.networks import AddressCounts, Network, Segment, Subnet, SubnetKind
 from roost.network.rules import addressing
 from roost.seams import addresses as seam
 from roost.seams.unknown_guests import held_sentence
@@ -19,55 +20,25 @@ ROOMS_MAX = 32
 """Segments or subnets that a sentence lists one by one."""
 
 
-class Counts(Struct, frozen=True, kw_only=True):
-    """Addresses of a subnet, or of all subnets of a network.
-
-    total: of the pools, or of the whole CIDR where there are none. in_subnet: those that hosts can have. in_pools:
-    those of the pools. used: those that ports hold.
-    in_subnet = used_in_pools + used_outside + reserved + free.
-    """
-
-    total: int = 0
-    in_subnet: int = 0
-    in_pools: int = 0
-    used: int = 0
-    used_in_pools: int = 0
-
-    @property
-    def used_outside(self) -> int:
-        """Return how many are held and in no pool."""
-        return self.used - self.used_in_pools
-
-    @property
-    def reserved(self) -> int:
-        """Return how many are in no pool and held by nobody: a port gets one only by naming it."""
-        return self.in_subnet - self.in_pools - self.used_outside
-
-    @property
-    def free(self) -> int:
-        """Return how many are in a pool and held by nobody."""
-        return self.in_pools - self.used_in_pools
-
-
 class SubnetAvailability(Struct, frozen=True):
     """A subnet and its counts."""
 
     subnet: Subnet
-    counts: Counts
+    counts: AddressCounts
 
 
 class NetworkAvailability(Struct, frozen=True):
     """A network, its counts, and those of its subnets."""
 
     network: Network
-    counts: Counts
+    counts: AddressCounts
     subnets: tuple[SubnetAvailability, ...]
 
 
 def availabilities(
     networks: Sequence[Network],
     subnets: Sequence[Subnet],
-    held: Mapping[str, HeldCounts],
+    held: Mapping[str, AddressCounts],
     *,
     ip_versions: Collection[int] = (),
 ) -> list[NetworkAvailability]:
@@ -79,7 +50,7 @@ def availabilities(
     by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
     for subnet in sorted(subnets, key=lambda item: item.id):
         if not ip_versions or subnet.ip_version in ip_versions:
-            counts = _counts(subnet, held.get(subnet.id, HeldCounts()))
+            counts = _counts(subnet, held.get(subnet.id, AddressCounts()))
             by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
     return [
         NetworkAvailability(
@@ -90,21 +61,21 @@ def availabilities(
     ]
 
 
-def _counts(subnet: Subnet, held: HeldCounts) -> Counts:
+def _counts(subnet: Subnet, held: AddressCounts) -> AddressCounts:
     block = ipaddress.ip_network(subnet.cidr)
     in_pools = addressing.count(subnet.pools)
     unusable = 2 if block.version == 4 and block.prefixlen < 31 else 0
-    return Counts(
+    return replace(
+        held,
         total=in_pools if subnet.pools else block.num_addresses,
         in_subnet=block.num_addresses - unusable,
         in_pools=in_pools,
-        used=held.all,
-        used_in_pools=held.in_pools,
     )
 
 
-def _add_up(parts: Sequence[Counts]) -> Counts:
-    return Counts(**{name: sum(getattr(part, name) for part in parts) for name in Counts.__struct_fields__})
+def _add_up(parts: Sequence[AddressCounts]) -> AddressCounts:
+    names = AddressCounts.__struct_fields__
+    return AddressCounts(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 
 class Room(Struct, frozen=True):

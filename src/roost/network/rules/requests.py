@@ -193,19 +193,15 @@ def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Dema
     A subnet has changed when it left the provider, or when its pools became capacity or ceased to be.
     subnets: of the provider, locked. Raises PortChanged when a demand has no subnet left.
     """
-    by_id = {subnet.id: subnet for subnet in subnets}
-
-    def is_as_planned(subnet_id: str, demand: Demand) -> bool:
-        subnet = by_id.get(subnet_id)
-        return subnet is not None and (not demand.in_pool or capacity.counts(subnet) is demand.claimed)
-
-    demands = tuple(
-        replace(demand, subnet_ids=tuple(s for s in demand.subnet_ids if is_as_planned(s, demand)))
-        for demand in placing.demands
-    )
+    counted = {subnet.id: capacity.counts(subnet) for subnet in subnets}
+    demands = []
+    for demand in placing.demands:
+        ids_there = [subnet_id for subnet_id in demand.subnet_ids if subnet_id in counted]
+        ids = [subnet_id for subnet_id in ids_there if not demand.in_pool or counted[subnet_id] is demand.claimed]
+        demands.append(replace(demand, subnet_ids=tuple(ids)))
     if not all(demand.subnet_ids for demand in demands):
         raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
-    return demands
+    return tuple(demands)
 
 
 def claimed_demands(
@@ -286,7 +282,6 @@ def _place_named(port_id: str, state: NetworkState, device_owner: str, fixed_ips
 
     state: of its subnets only those that the port may use. Raises as plan_addresses does.
     """
-    refuse_many(fixed_ips)
     if not state.subnets:
         raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets that the port may use.")
     pairs = [_resolve(port_id, state, device_owner, item) for item in fixed_ips]

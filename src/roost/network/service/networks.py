@@ -15,12 +15,12 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model.networks import (
+    Changes,
     Link,
     Network,
     NetworkChanges,
     NetworkRequest,
     Segment,
-    SegmentChanges,
     SegmentRequest,
 )
 from roost.network.rules import flat, links, uses
@@ -125,7 +125,7 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
     return new
 
 
-async def update_segment(networks: Networks, segment_id: str, changes: SegmentChanges) -> Segment:
+async def update_segment(networks: Networks, segment_id: str, changes: Changes) -> Segment:
     """Change the name or the description of a segment. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
     async with networks.database.transaction() as tx:
         segment = with_changes(await _lock_segment(tx, segment_id, changes.revision), changes)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from roost.network.model.networks import AddressRange, HeldCounts, SubnetKind
+from roost.network.model.networks import AddressCounts, AddressRange, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
@@ -294,10 +294,10 @@ WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
 """
 
 
-async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, HeldCounts]:
+async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, AddressCounts]:
     """Return subnet id -> how many of its addresses ports hold; subnets without any are left out."""
     rows = await tx.fetch(COUNT_HELD, subnet_ids)
-    return {row["subnet_id"]: HeldCounts(row["held"], row["in_pools"]) for row in rows}
+    return {row["subnet_id"]: AddressCounts(used=row["held"], used_in_pools=row["in_pools"]) for row in rows}
 
 
 # Where addresses follow from MACs, the mark alone says whether one within a pool was taken from it. No port's claim
