@@ -36,7 +36,7 @@ def wanted(network_id: str, project: str = PROJECT, **fields: Any) -> PortReques
     [(-1, 10**9, 1, False), (0, 0, 1, True), (3, 2, 1, False), (3, 2, 2, True), (3, 7, 1, True), (3, 0, 3, False)],
 )
 def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, refused: bool) -> None:
-    reason = rules.refusal(QuotaUsage(PROJECT, "port", maximum, used), more)
+    (reason,) = rules.grant({PROJECT: QuotaUsage(PROJECT, "port", maximum, used)}, [(PROJECT, more)])
     assert (reason is not None) is refused
     if reason is not None:
         assert reason.startswith("Quota exceeded for resources: ['port'].")

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from msgspec import Struct
 from starlette.requests import Request
 
+from roost.network.api.listing import Collection
 from roost.network.api.policies import ADMIN
-from roost.network.api.resources import Collection, get_few
+from roost.network.api.resources import get_few, list_operation, show_operation
 from roost.network.errors import AgentNotFound
 from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent, Uuid
 from roost.network.rules.documents import Time
@@ -72,8 +73,8 @@ def agent_operations(context: Networks) -> Operations:
 
     summary = "the agents of all hosts, and whether they are alive"
     return {
-        "/v2.0/agents": {"GET": AGENT.list_operation(context, summary)},
-        "/v2.0/agents/{id}": {"GET": AGENT.show_operation(context)},
+        "/v2.0/agents": {"GET": list_operation(context, AGENT, summary)},
+        "/v2.0/agents/{id}": {"GET": show_operation(context, AGENT, "one agent")},
         "/v2.0/availability_zones": {
             "GET": get_few(
                 "availability_zones",

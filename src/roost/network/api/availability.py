@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from roost.network.api import listing
 from roost.network.api.policies import ADMIN
-from roost.network.api.resources import Collection
+from roost.network.api.resources import list_operation, show_operation
 from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import AddressCounts, Network, Subnet, Uuid
 from roost.network.rules.availability import NetworkAvailability
@@ -83,7 +83,7 @@ def _counted(kind: type[D], item: Network | Subnet, counts: AddressCounts, **com
     )
 
 
-AVAILABILITY = Collection(
+AVAILABILITY = listing.Collection(
     name="network_ip_availability",
     plural="network_ip_availabilities",
     document=AvailabilityDocument,
@@ -96,11 +96,11 @@ AVAILABILITY = Collection(
 
 def availability_operations(context: Networks) -> Operations:
     """Return the operations of all networks' availabilities, and of one's."""
-    list_all = AVAILABILITY.list_operation(context, "how many addresses networks and their subnets have")
+    list_all = list_operation(context, AVAILABILITY, "how many addresses networks and their subnets have")
     return {
         "/v2.0/network-ip-availabilities": {"GET": replace(list_all, endpoint=partial(_list_all, context))},
         "/v2.0/network-ip-availabilities/{id}": {
-            "GET": AVAILABILITY.show_operation(context, "how many addresses the network with this id has")
+            "GET": show_operation(context, AVAILABILITY, "how many addresses the network with this id has")
         },
     }
 

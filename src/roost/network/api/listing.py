@@ -5,7 +5,7 @@ here.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -20,8 +20,9 @@ from roost.network.api.fields import attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
 from roost.network.service import Networks, lists
-from roost.platform.errors import BadRequest
+from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, root_url
+from roost.platform.operations import Rule
 
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
 SUBSTRINGS_MAX = 100
@@ -34,16 +35,19 @@ T = TypeVar("T")
 Test = Callable[[Any], bool]
 
 
-class Listable(Struct, Generic[T], frozen=True, kw_only=True):
-    """One kind of what is listed from the database.
+class Collection(Struct, Generic[T], frozen=True, kw_only=True):
+    """One kind of what the API shows from the database.
 
-    name, plural: as in paths, envelopes and names of rules. find: the items with these ids that exist. page: reads a
-    page in one statement, for lists that are read often. show: makes the document, which has an `id`.
+    name, plural: as in paths, envelopes and names of rules. missing: the error for an unknown id. defaults: of the
+    policy rules, by their verbs. find: the items with these ids that exist. page: reads a page in one statement, for
+    lists that are read often. show: makes the document, which has an `id`.
     """
 
     name: ListKind
     plural: str
     document: type[Struct]
+    missing: type[NotFound]
+    defaults: Mapping[str, str]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Any]
     page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
@@ -52,6 +56,21 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
     def key(self) -> str:
         """Return the attribute that identifies a row."""
         return lists.KEYS.get(self.name, "id")
+
+    def rule(self, verb: str) -> Rule:
+        """Return the policy rule of a verb."""
+        return Rule(f"{verb}_{self.name}", self.defaults[verb])
+
+    def absent(self, named: str) -> NotFound:
+        """Return the error for one that does not exist."""
+        return self.missing(f"{self.missing.__name__.removesuffix('NotFound')} {named} could not be found.")
+
+    def id_of(self, request: Request, absent: Callable[[str], NotFound] | None = None) -> str:
+        """Return the id in the path. Raises what `absent` returns, by default `missing`, if it is no UUID."""
+        text: str = request.path_params["id"]
+        if not is_uuid(text):
+            raise (absent or self.absent)(text)
+        return canonical_uuid(text)
 
     async def read_page(self, context: Networks, query: ListQuery) -> tuple[list[ListRow], list[Any]]:
         """Return the rows of a page, and the documents of those that still exist, both in order."""
@@ -64,7 +83,7 @@ class Listable(Struct, Generic[T], frozen=True, kw_only=True):
         return rows, [documents[row.id] for row in rows if row.id in documents]
 
 
-async def answer(context: Networks, kind: Listable[Any], request: Request) -> dict[str, Any]:
+async def answer(context: Networks, kind: Collection[Any], request: Request) -> dict[str, Any]:
     """Return the page that the request asks for, with links to its neighbours if the request has a limit.
 
     Raises BadRequest, InvalidInput.
@@ -76,7 +95,7 @@ async def answer(context: Networks, kind: Listable[Any], request: Request) -> di
     return body
 
 
-async def _read_page(request: Request, context: Networks, kind: Listable[Any]) -> list[Any]:
+async def _read_page(request: Request, context: Networks, kind: Collection[Any]) -> list[Any]:
     """Return the documents that the query string asks for, in its order, with all attributes.
 
     The database filters, orders and cuts. Its rows are filtered again: policy files may hide more, and some attributes
@@ -269,7 +288,7 @@ def _named(request: Request, known: Set[str]) -> list[str]:
     return names
 
 
-def _filters(request: Request, kind: Listable[Any]) -> tuple[list[ListFilter], list[Test]]:
+def _filters(request: Request, kind: Collection[Any]) -> tuple[list[ListFilter], list[Test]]:
     """Return the filters that the database applies, and tests for the others."""
     filters: list[ListFilter] = []
     tests: list[Test] = []

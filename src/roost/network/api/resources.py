@@ -17,8 +17,7 @@ from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind, ListKind
 from roost.network.service import Networks, lists
 from roost.platform.bodies import read_bytes, read_json, replace_body
-from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.errors import BadRequest
 from roost.platform.operations import Operation, Operations, Rule, Schema
 from roost.platform.structs import body_type, list_of
 
@@ -33,52 +32,7 @@ BULK_MAX = 500
 """How many of one kind are made by one request."""
 
 
-class Collection(listing.Listable[T], frozen=True, kw_only=True):
-    """One kind of resource that the API shows.
-
-    missing: the error for an unknown id. defaults: of the policy rules, by their verbs.
-    """
-
-    missing: type[NotFound]
-    defaults: Mapping[str, str]
-
-    def rule(self, verb: str) -> Rule:
-        """Return the policy rule of a verb."""
-        return Rule(f"{verb}_{self.name}", self.defaults[verb])
-
-    def absent(self, named: str) -> NotFound:
-        """Return the error for one that does not exist."""
-        return self.missing(f"{self.missing.__name__.removesuffix('NotFound')} {named} could not be found.")
-
-    def id_of(self, request: Request, absent: Callable[[str], NotFound] | None = None) -> str:
-        """Return the id in the path. Raises what `absent` returns, by default `missing`, if it is no UUID."""
-        text: str = request.path_params["id"]
-        if not is_uuid(text):
-            raise (absent or self.absent)(text)
-        return canonical_uuid(text)
-
-    def list_operation(self, context: Networks, summary: str) -> Operation:
-        """Return GET of the collection."""
-        return Operation(
-            summary=summary, endpoint=partial(listing.answer, context, self), rule=self.rule("get"),
-            query=list_query(self.document, self.name),
-            result=list_answer(self.plural, self.document),
-        )  # fmt: skip
-
-    def show_operation(self, context: Networks, summary: str = "") -> Operation:
-        """Return GET of one."""
-        result, read = answer(self.name, self.document), partial(self._read_one, context)
-        return get_one(self.name, result, read, summary=summary or f"one {self.name}", rule=self.rule("get"))
-
-    async def _read_one(self, context: Networks, request: Request) -> Struct:
-        resource_id = self.id_of(request)
-        documents: list[Struct] = [self.show(item) for item in await self.find(context, [resource_id])]
-        if not documents:
-            raise self.absent(resource_id)
-        return documents[0]
-
-
-class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
+class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
     """One kind of resource that the API shows and clients make.
 
     body, update_body: one in a POST and in a PUT. parts: an attribute of bodies whose lists are limited together, if
@@ -132,7 +86,7 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
         )
         return {
             f"/v2.0/{plural}": {
-                "GET": self.list_operation(context, f"{plural}: filtered, in order, in pages"),
+                "GET": list_operation(context, self, f"{plural}: filtered, in order, in pages"),
                 "POST": Operation(
                     summary=f"make a {name}, or many at once: all or none",
                     endpoint=partial(self._create, context, bodies), rule=self.rule("create"), body=bodies, status=201,
@@ -140,7 +94,7 @@ class Resource(Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
                 ),
             },
             f"/v2.0/{plural}/{{id}}": {
-                "GET": self.show_operation(context),
+                "GET": show_operation(context, self, f"one {name}"),
                 "PUT": Operation(
                     summary=f"change the {name}; `If-Match: revision_number=N` is heeded",
                     endpoint=partial(self._update, context, changes), rule=self.rule("update"), body=changes,
@@ -237,6 +191,27 @@ _ORDER = {
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters of GET of one."""
+
+
+def list_operation(context: Networks, kind: listing.Collection[Any], summary: str) -> Operation:
+    """Return GET of a collection."""
+    return Operation(
+        summary=summary, endpoint=partial(listing.answer, context, kind), rule=kind.rule("get"),
+        query=list_query(kind.document, kind.name), result=list_answer(kind.plural, kind.document),
+    )  # fmt: skip
+
+
+def show_operation(context: Networks, kind: listing.Collection[Any], summary: str) -> Operation:
+    """Return GET of one of a collection."""
+
+    async def read(request: Request) -> Struct:
+        resource_id = kind.id_of(request)
+        documents: list[Struct] = [kind.show(item) for item in await kind.find(context, [resource_id])]
+        if not documents:
+            raise kind.absent(resource_id)
+        return documents[0]
+
+    return get_one(kind.name, answer(kind.name, kind.document), read, summary=summary, rule=kind.rule("get"))
 
 
 def get_one(
