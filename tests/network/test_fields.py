@@ -4,8 +4,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct, field
 
-from roost.network.api.bodies import refuse_unserved
-from roost.network.api.fields import NoFlag, NoList, Nothing, neutral_values
+from roost.network.api.fields import NoFlag, NoList, Nothing, neutral_values, refuse_unserved
 from roost.network.api.networks import NetworkBody
 from roost.network.api.ports import PortBody
 from roost.network.api.subnets import SubnetBody

@@ -1,26 +1,34 @@
-"""Types of attributes, described for the OpenAPI document.
+"""Attributes of bodies: their types, described for the OpenAPI document, and how ids, numbers and projects are read.
 
 A body is decoded by its types, whose refusals name a type. Ids, addresses and what is not served are read later, and
 refused in the API's own words: their types only describe them in the document. Conditions on other attributes, or on
 what exists, are not in the types.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from msgspec import Meta, Raw, Struct, UnsetType
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import fields as struct_fields
 
+from roost.network.errors import InvalidInput
 from roost.network.model.networks import described
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
+from roost.platform.errors import BadRequest
+from roost.platform.http import canonical_uuid, is_uuid
 
 ITEMS_MAX = 1000
 """How many items any attribute lists: more than one may have, so that its own limit says how many are too many."""
 Items = Meta(max_length=ITEMS_MAX)
+PARTS_MAX = 10_000
+"""How many items of one attribute the bodies of one request may have together."""
+NEUTRAL_BYTES_MAX = 64
+"""A longer value asks for something."""
 
-
+T = TypeVar("T")
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
 AddressOrCidr = Annotated[Text, described(pattern="^([0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?)?$")]
 MacAddress = Annotated[Text, described(pattern="^([0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5})?$")]
@@ -60,3 +68,57 @@ def attributes(kind: type[Struct]) -> Mapping[str, str]:
 def booleans(kind: type[Struct]) -> frozenset[str]:
     """Return those attributes that are true or false, by the names that clients use."""
     return frozenset(item.encode_name for item in struct_fields(kind) if item.type is bool)
+
+
+def value_or_none(value: T | UnsetType) -> T | None:
+    """Return the value of a change; None if it is left out."""
+    return None if value is UNSET else value
+
+
+def parse_uuid(name: str, text: str) -> str:
+    """Return the id, canonical; name: of the attribute. Raises InvalidInput."""
+    if not is_uuid(text):
+        raise InvalidInput(f"{name}: '{text[:64]}' is not a UUID.")
+    return canonical_uuid(text)
+
+
+def whole_number(number: int | str | None) -> int | None:
+    """Return the number that clients may write in digits."""
+    return None if number is None else int(number)
+
+
+def parse_project(body: Any, default: T) -> str | T:
+    """Return the owner: `project_id`, or `tenant_id`, its old name. Raises BadRequest if they differ."""
+    projects = {project for project in (body.project_id, body.tenant_id) if project}
+    if len(projects) > 1:
+        raise BadRequest("'project_id' and 'tenant_id' do not match")
+    return next(iter(projects), default)
+
+
+def refuse_many(name: str, lists: Iterable[Sequence[object] | None]) -> None:
+    """Raise InvalidInput if the lists of all bodies of a request have too many items together."""
+    count = sum(len(items) for items in lists if items is not None)
+    if count > PARTS_MAX:
+        raise InvalidInput(f"{name}: one request makes at most {PARTS_MAX} of them, {count} are too many.")
+
+
+def refuse_unserved(body: Struct) -> None:
+    """Raise InvalidInput for an attribute that asks for what is not served.
+
+    Clients send these with values that ask for nothing. The error names the first such value.
+    """
+    for name, (shown, values) in neutral_values(type(body)).items():
+        raw = getattr(body, name)
+        if raw is not UNSET and not _is_one_of(raw, values):
+            neutral_text = msgspec.json.encode(values[0]).decode()
+            raise InvalidInput(f"{shown}: Roost does not serve it: leave it out, or give {neutral_text}.")
+
+
+def _is_one_of(raw: msgspec.Raw, values: Sequence[Any]) -> bool:
+    if len(raw) > NEUTRAL_BYTES_MAX:
+        return False
+    try:
+        decoded = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return any(type(decoded) is type(value) and decoded == value for value in values)

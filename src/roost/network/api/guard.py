@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from roost.network.api.access import ACCESS_KEY, Access, Target, target_of
-from roost.network.api.bodies import parse_project
+from roost.network.api.fields import parse_project
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
 from roost.network.api.resources import AnyResource

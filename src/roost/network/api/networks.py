@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from roost.network.api.bodies import whole_number
-from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text
+from roost.network.api.fields import NetworkType, NoFlag, NoList, NoText, Nothing, SegmentationId, Text, whole_number
 from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, NetworkNotFound, SegmentsSetInConjunctionWithProviders

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api.bodies import parse_uuid, value_or_none
 from roost.network.api.fields import (
     AddressOrCidr,
     Items,
@@ -18,6 +17,8 @@ from roost.network.api.fields import (
     Nothing,
     Tags,
     Text,
+    parse_uuid,
+    value_or_none,
 )
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 
-from roost.network.api.bodies import refuse_unserved
-from roost.network.api.fields import NoMaximum, Text
+from roost.network.api.fields import NoMaximum, Text, refuse_unserved
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import answer, get_few, get_one
 from roost.network.errors import InvalidInput, TenantQuotaNotFound

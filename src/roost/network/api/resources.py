@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from roost.network.api import listing
 from roost.network.api.access import access_of
-from roost.network.api.bodies import parse_project, refuse_many, refuse_unserved
-from roost.network.api.fields import attributes, booleans
+from roost.network.api.fields import attributes, booleans, parse_project, refuse_many, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind, ListKind
 from roost.network.service import Networks, lists

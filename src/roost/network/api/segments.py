@@ -2,8 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-from roost.network.api.bodies import parse_uuid, whole_number
-from roost.network.api.fields import NetworkType, SegmentationId, Text
+from roost.network.api.fields import NetworkType, SegmentationId, Text, parse_uuid, whole_number
 from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api.bodies import parse_uuid
-from roost.network.api.fields import Items, NoFlag, Nothing, Text
+from roost.network.api.fields import Items, NoFlag, Nothing, Text, parse_uuid
 from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, SubnetNotFound

@@ -312,29 +312,24 @@ def _resolve(
             f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id} that the port may use."
         )
     address = None if item.ip_address is None else addressing.parse(item.ip_address)
-    for subnet in subnets:
-        if address is not None and not holds((addressing.host_range(subnet.cidr),), address):
-            continue
-        gets_automatic = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
-        if address is None:
-            return subnet, None if gets_automatic else _demand(port_id, subnet)
-        if gets_automatic:
-            raise AllocationOnAutoAddressSubnet(
-                f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
-                "addresses follow from MAC addresses: name the subnet alone."
-            )
-        return subnet, _demand(port_id, subnet, address)
-    if item.subnet_id is not None:
+    of_host = [s for s in subnets if address is None or holds((addressing.host_range(s.cidr),), address)]
+    if not of_host and item.subnet_id is not None:
         raise InvalidIpForSubnet(
             f"{item.ip_address} is no host address of subnet {item.subnet_id}, which has {subnets[0].cidr}."
         )
-    raise InvalidIpForNetwork(
-        f"{item.ip_address} is not a host address of any subnet of network {state.network.id} that the port may use: "
-        f"{_list_some(sorted(subnet.cidr for subnet in subnets)) or 'there is none'}."
-    )
-
-
-def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
+    if not of_host:
+        raise InvalidIpForNetwork(
+            f"{item.ip_address} is not a host address of any subnet of network {state.network.id} that the port may "
+            f"use: {_list_some(sorted(subnet.cidr for subnet in subnets))}."
+        )
+    subnet = of_host[0]
+    if uses.is_automatic(subnet) and uses.gets_automatic(device_owner):
+        if address is None:
+            return subnet, None
+        raise AllocationOnAutoAddressSubnet(
+            f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
+            "addresses follow from MAC addresses: name the subnet alone."
+        )
     in_pool = address is None or holds(subnet.pools, address)
     claimed = in_pool and capacity.counts(subnet)
-    return Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)
+    return subnet, Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)
