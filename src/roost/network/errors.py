@@ -42,6 +42,9 @@ class PortNotFound(NotFound):
 class TagResourceNotFound(NotFound):
     """There is no such resource that could have tags."""
 
+    def __init__(self, plural: str, resource_id: str) -> None:
+        super().__init__(f"Resource {plural} {resource_id} could not be found.")
+
 
 class TagNotFound(NotFound):
     """The resource has no such tag."""

@@ -15,7 +15,7 @@ from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
 from roost.network.api.resources import AnyResource
 from roost.network.api.subnets import SUBNET
-from roost.network.api.tags import absent
+from roost.network.errors import TagResourceNotFound
 from roost.network.service import Networks
 from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.errors import BadRequest
@@ -71,7 +71,8 @@ async def _check_one(
             return
         document = resource.show(items[0])
         if not access.verdict(document).visible:
-            raise absent(resource, named) if "/tags" in request.scope["path"] else resource.absent(named)
+            of_tags = "/tags" in request.scope["path"]
+            raise TagResourceNotFound(resource.plural, named) if of_tags else resource.absent(named)
         target = access.target(document)
         access.enforce(rule, target)
     if rule == f"update_{resource.name}" and operation.body is not None:

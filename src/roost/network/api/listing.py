@@ -241,7 +241,7 @@ def _read_values(name: str, kind: str, texts: Sequence[str]) -> Sequence[object]
     """Return the values of a filter, for the database. kind: what they are. Raises InvalidInput."""
     match kind:
         case "boolean":
-            return flags(name, texts)
+            return _flags(name, texts)
         case "uuid":
             return [canonical_uuid(text) for text in texts if is_uuid(text)]
         case "mac":  # which clients may write with hyphens and capitals
@@ -308,7 +308,7 @@ def _is_null(texts: Sequence[str]) -> bool:
     return not {"", "None", "null"}.isdisjoint(texts)
 
 
-def flags(name: str, texts: Sequence[str]) -> list[bool]:
+def _flags(name: str, texts: Sequence[str]) -> list[bool]:
     """Return the values of a filter by true or false. Raises InvalidInput.
 
     Source: Neutron, which converts them so and refuses what is neither.
@@ -337,7 +337,7 @@ def _test(request: Request, name: str, kind: type[Struct]) -> Test:
     field = attributes(kind)[name]
     texts = request.query_params.getlist(name)
     if name in booleans(kind):
-        allowed = flags(name, texts)
+        allowed = _flags(name, texts)
         return lambda item: getattr(item, field) in allowed
     values, null = set(texts), _is_null(texts)
 
@@ -355,7 +355,7 @@ def _sort_key(field: str, item: Struct) -> int | str:
 
 
 def _reverse(request: Request) -> bool:
-    return True in flags("page_reverse", request.query_params.getlist("page_reverse"))
+    return True in _flags("page_reverse", request.query_params.getlist("page_reverse"))
 
 
 def _no_marker(marker: str) -> InvalidInput:

@@ -107,15 +107,14 @@ class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=Tru
         }  # fmt: skip
 
     def bodies_in(self, envelope: Struct) -> list[Any]:
-        """Return the bodies of a POST, of which there is one or a list."""
+        """Return the bodies of a POST. Raises BadRequest unless there is one, or a list."""
         body, bodies = getattr(envelope, self.name), getattr(envelope, self.plural)
-        return [*([] if body is UNSET else [body]), *([] if bodies is UNSET else bodies)]
+        if (body is UNSET) == (bodies is UNSET):
+            raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
+        return [body] if bodies is UNSET else bodies
 
     async def _create(self, context: Networks, envelope: type[Struct], request: Request) -> dict[str, Any]:
         body = await self.read(request, envelope)
-        is_single = getattr(body, self.plural) is UNSET
-        if is_single == (getattr(body, self.name) is UNSET):
-            raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
         bodies, owner = self.bodies_in(body), access_of(request).caller.project_id or context.default_project
         if self.parts is not None:
             refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
@@ -123,7 +122,7 @@ class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=Tru
             refuse_unserved(item)
         requests = [self.request(item, parse_project(item, owner)) for item in bodies]
         shown = [listing.show(self.show(item), request) for item in await self.create(context, requests)]
-        return {self.name: shown[0]} if is_single else {self.plural: shown}
+        return {self.name: shown[0]} if getattr(body, self.plural) is UNSET else {self.plural: shown}
 
     async def _update(self, context: Networks, envelope: type[Struct], request: Request) -> dict[str, Any]:
         resource_id = self.id_of(request)

@@ -76,7 +76,7 @@ def _operation(context: Networks, resource: AnyResource, does: TagMethod, *, of_
             named = tuple((await read_json(request, TagsEnvelope)).tags)
         if does.adds:
             named = rules.replaced(named)
-        resource_id = resource.id_of(request, partial(absent, resource))
+        resource_id = resource.id_of(request, partial(TagResourceNotFound, resource.plural))
         tags = await service.change_tags(context, resource.name, resource_id, lambda has: does.decide(has, named))
         return {"tags": tags} if shows else None
 
@@ -84,11 +84,6 @@ def _operation(context: Networks, resource: AnyResource, does: TagMethod, *, of_
         summary=does.summary.format(resource.name), endpoint=serve, rule=_rule(does.verb, resource),
         body=TagsEnvelope if reads else None, status=does.status, result=TagsEnvelope if shows else None,
     )  # fmt: skip
-
-
-def absent(resource: AnyResource, named: str) -> TagResourceNotFound:
-    """Return the error for a resource that does not exist, of which the tags are asked for."""
-    return TagResourceNotFound(f"Resource {resource.plural} {named} could not be found.")
 
 
 def _rule(verb: str, resource: AnyResource) -> Rule:

@@ -20,7 +20,7 @@ async def change_tags(
     async with networks.database.transaction() as tx:
         has = await store.lock_tags(tx, kind, resource_id)
         if has is None:
-            raise TagResourceNotFound(f"Resource {kind}s {resource_id} could not be found.")
+            raise TagResourceNotFound(f"{kind}s", resource_id)
         tags = tuple(decide(has))
         if tags != has:
             await store.update_tags(tx, kind, resource_id, tags)
