@@ -42,8 +42,8 @@ def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
         **agent_operations(networks),
         **quota_operations(networks),
         **tag_operations(networks),
+        **first_operations(),
     }
-    served = {**served, **first_operations(served)}
     return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
 
 
