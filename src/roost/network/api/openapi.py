@@ -20,13 +20,11 @@ from roost.platform.structs import body_type
 
 ENVELOPES = ("Envelope", "MadeAnswer")
 """How the names of structs end that are around one thing."""
-UUID_PARAMETER: Schema = {"type": "string", "format": "uuid"}
 NAME_PARAMETER: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 PATH_PARAMETERS: dict[str, Schema] = {
-    "id": UUID_PARAMETER, "port_id": UUID_PARAMETER, "project_id": NAME_PARAMETER, "alias": NAME_PARAMETER,
-    "tag": NAME_PARAMETER, "host": NAME_PARAMETER,
-}  # fmt: skip
-
+    "id": {"type": "string", "format": "uuid"},
+    **dict.fromkeys(("project_id", "alias", "tag", "host"), NAME_PARAMETER),
+}
 
 REFUSAL = body_type(
     "Refusal", ("type", str), ("message", str), ("detail", str),
