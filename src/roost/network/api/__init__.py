@@ -1,6 +1,6 @@
 """The Network API: decode, call one service function, encode."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.routing import Route
 
@@ -21,10 +21,7 @@ from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.openapi import with_document
-from roost.platform.operations import Operations, collect_defaults, make_routes
-
-if TYPE_CHECKING:
-    from oslo_policy.policy import RuleDefault
+from roost.platform.operations import Operations, make_routes, make_rules
 
 UNRESTRICTED = Unrestricted()
 
@@ -52,9 +49,7 @@ def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
     return [*make_routes(API, operations(networks, policy), checks(networks, policy)), API.not_found()]
 
 
-def rules() -> list["RuleDefault"]:
+def rules() -> list[Any]:
     """Return every policy rule with its default, as oslo.policy takes them."""
-    from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
-
     nothing: Any = None  # no operation needs a service to be listed
-    return [*make_rules(CHECKS), *make_rules(collect_defaults(operations(nothing), ATTRIBUTES), scope_types=SCOPES)]
+    return make_rules(CHECKS, operations(nothing), ATTRIBUTES, scope_types=SCOPES)

@@ -9,15 +9,13 @@ from starlette.routing import Route
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import Api
 from roost.platform.openapi import About, with_document
-from roost.platform.operations import Check, Operation, Operations, collect_defaults, make_routes, policy_check
+from roost.platform.operations import Check, Operation, Operations, make_routes, make_rules, policy_check
 from roost.platform.versions import versions_operation
 from roost.seeing.api.events import event_operations
 from roost.seeing.api.policies import CHECKS
 from roost.seeing.service.events import EventSource
 
 if TYPE_CHECKING:
-    from oslo_policy.policy import RuleDefault
-
     from roost.seeing.service.context import Seeing
 
 UNRESTRICTED = Unrestricted()
@@ -83,9 +81,7 @@ def _routes(served: Operations, policy: Policy) -> list[Route]:
     return [*make_routes(API, served, checks_of), API.not_found()]
 
 
-def rules() -> list["RuleDefault"]:
+def rules() -> list[Any]:
     """Return every policy rule with its default, as oslo.policy takes them."""
-    from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
-
     nothing: Any = None  # no operation needs a service to be listed
-    return [*make_rules(CHECKS), *make_rules(collect_defaults(operations(nothing), {}), scope_types=["project"])]
+    return make_rules(CHECKS, operations(nothing), {}, scope_types=["project"])
