@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 
+from roost.network.api import listing
 from roost.network.api.fields import NoMaximum, Text, refuse_unserved
 from roost.network.api.policies import ADMIN, MANAGER
 from roost.network.api.resources import answer, get_few, get_one
@@ -138,7 +139,7 @@ async def _update(context: Networks, request: Request) -> dict[str, Any]:
     values = {resource: getattr(body, resource) for resource in RESOURCES}
     maxima: dict[str, int] = {resource: int(value) for resource, value in values.items() if value is not UNSET}
     quotas = await QUOTAS.set(context, project_id, maxima, check=body.check_limit and not body.force)
-    return {"quota": QUOTA(**quotas)}
+    return {"quota": listing.show(QUOTA(**quotas), request, listing.fields_named(request))}
 
 
 async def _delete(context: Networks, request: Request) -> None:
