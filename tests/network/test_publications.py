@@ -164,7 +164,7 @@ async def test_a_publisher_that_is_cancelled_while_the_database_is_away_is_cance
         raise DatabaseUnavailable("the database went away")
 
     while_telling(cloud, ends)
-    instead(publications, "give_up", away)
+    instead(publications, "finish", away)
     cancelled = asyncio.create_task(publish_due(cloud.networks, [provider]))
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()

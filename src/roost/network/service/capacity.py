@@ -64,6 +64,7 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     or the host aggregates take longer than the lease allows.
     """
     owner, lease_s = networks.env.new_uuid(), networks.settings.publish_lease_s
+    leased: dict[str, int] = {}
     try:
         async with networks.database.transaction() as tx:
             begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows
@@ -79,7 +80,7 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     except BaseException:
         with suppress(RoostError):  # the lease runs out if the database is away; who is cancelled stays cancelled
             async with networks.database.transaction() as tx:
-                await publications.give_up(tx, owner=owner)
+                await publications.finish(tx, dict.fromkeys(leased, 0), owner=owner)
         raise
 
 

@@ -65,24 +65,11 @@ WHERE p.provider_uuid = done.provider_uuid
 
 
 async def finish(tx: Connection, states: Mapping[str, int], *, owner: str) -> None:
-    """Record which state of each is published, 0 for none, and end the leases.
+    """Record which state of each is published, and end the leases; 0 for one that is still to be published.
 
     One whose lease was lost is published again (R10).
     """
     await tx.execute(FINISH, list(states), list(states.values()), owner)
-
-
-GIVE_UP = """
--- network.give_up_publications
-UPDATE network.publication p SET lease_owner = NULL, lease_until = NULL
-FROM (SELECT provider_uuid FROM network.publication WHERE lease_owner = $1 ORDER BY provider_uuid FOR UPDATE) mine
-WHERE p.provider_uuid = mine.provider_uuid
-"""
-
-
-async def give_up(tx: Connection, *, owner: str) -> None:
-    """End the owner's leases. Whoever comes next publishes those."""
-    await tx.execute(GIVE_UP, owner)
 
 
 FORGET = """
