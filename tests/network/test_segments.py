@@ -24,8 +24,8 @@ HOST = Host("h1", frozenset({"rack1", "rack2"}), "cell1")
 def test_a_host_reaches_its_physical_networks_and_its_cell(
     host: Host | None, physical_network: str | None, cell: str | None, reached: bool, inside: bool
 ) -> None:
-    assert segments.reaches(host, physical_network) is reached
-    assert segments.is_in_cell(host, cell) is inside
+    assert segments.reaches(host, a_provider("p", physical_network)) is reached
+    assert segments.reaches(host, a_provider("p", None, cell=cell)) is inside
 
 
 @pytest.mark.parametrize(

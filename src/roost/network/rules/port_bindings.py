@@ -215,7 +215,7 @@ def _automatic(port: Port, host: Host | None, providers: Mapping[str, Provider])
         (not capacity.classes(provider.subnets), len(addresses), Assignment(port.id, uuid, (), tuple(addresses)))
         for uuid, provider in providers.items()
         if any(subnet.network_id == port.network_id for subnet in provider.subnets)
-        and segments.reaches(host, provider.physical_network)
+        and segments.reaches(host, provider)
         and (addresses := uses.automatic(port, provider.subnets))
     ]
     return max(choices, key=lambda choice: choice[:2])[2] if choices else None

@@ -50,7 +50,7 @@ class NetworkState(Struct, frozen=True, kw_only=True):
     def reaches(self, provider_uuid: str) -> bool:
         """Return whether the host reaches the provider."""
         provider = self.providers.get(provider_uuid)
-        return provider is None or segments.reaches(self.host, provider.physical_network)
+        return provider is None or segments.reaches(self.host, provider)
 
 
 class Placing(Struct, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, Provider, ProviderSource
+from roost.network.model.unknown_guests import Place
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import SEGMENT_NAME
 
@@ -49,23 +50,20 @@ def segment_aggregate_uuid(segment_id: str) -> str:
     return _derived(f"segment:{segment_id}")
 
 
-def reaches(host: Host | None, physical_network: str | None) -> bool:
-    """Return whether the host reaches the physical network. physical_network: None for one that every host reaches."""
-    return physical_network is None or (host is not None and physical_network in host.physical_networks)
-
-
-def is_in_cell(host: Host | None, cell: str | None) -> bool:
-    """Return whether the host is in the cell, and may have addresses of its pools. cell: None for every cell."""
-    return cell is None or (host is not None and host.cell == cell)
+def reaches(host: Host | None, place: Provider | Place) -> bool:
+    """Return whether the host reaches the place's physical network, or is in its cell. It reaches one with neither."""
+    if place.cell is not None:
+        return host is not None and host.cell == place.cell
+    return place.physical_network is None or (host is not None and place.physical_network in host.physical_networks)
 
 
 def find_refusal(host_name: str, host: Host | None, provider: Provider) -> str | None:
     """Return why a port with addresses of the provider cannot be on the host, in one sentence; None if it can."""
-    if not reaches(host, provider.physical_network):
-        return f"Host {host_name} does not reach physical network {provider.physical_network}."
-    if not is_in_cell(host, provider.cell):
+    if reaches(host, provider):
+        return None
+    if provider.is_pool:
         return f"Pool {provider.provider_uuid} belongs to cell {provider.cell}, and host {host_name} to another."
-    return None
+    return f"Host {host_name} does not reach physical network {provider.physical_network}."
 
 
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:

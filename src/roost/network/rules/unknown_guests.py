@@ -110,10 +110,7 @@ def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) ->
     return [
         place
         for place in places
-        if host is not None
-        and nic.network_id in (None, place.network_id)
-        and segments.reaches(host, place.physical_network)
-        and segments.is_in_cell(host, place.cell)
+        if host is not None and nic.network_id in (None, place.network_id) and segments.reaches(host, place)
     ]
 
 
