@@ -226,11 +226,10 @@ async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
 async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[Network]:
     """Return the networks with the links of their segments, in their order."""
     segments = await store.list_segments(tx, network_ids=[network.id for network in networks_read])
-    links_by_network: dict[str, list[Link]] = {}
-    for segment in sorted(segments, key=lambda segment: (segment.created_at, segment.id)):
-        links_by_network.setdefault(segment.network_id, []).append(segment.link)
+    links_by_id = {segment.id: segment.link for segment in segments}
     return [
-        msgspec.structs.replace(network, links=tuple(links_by_network.get(network.id, ()))) for network in networks_read
+        msgspec.structs.replace(network, links=tuple(links_by_id[segment_id] for segment_id in network.segment_ids))
+        for network in networks_read
     ]
 
 

@@ -25,6 +25,7 @@ from roost.network.store import lists, resources
 from roost.network.store.addresses import HOLDING, range_columns
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
+from roost.platform.grouping import grouped
 from roost.platform.rows import columns_of, encode, read_row
 from roost.platform.structs import copy_as
 
@@ -242,7 +243,7 @@ async def list_providers(tx: Connection, provider_uuids: Sequence[str] | None = 
 
 LIST_HOLDINGS = f"""
 -- network.list_holdings
-SELECT s.provider_uuid, a.subnet_id,
+SELECT a.subnet_id,
     count(*) FILTER (WHERE a.claimed AND a.in_pool) AS claimed_inside,
     count(*) FILTER (WHERE a.claimed AND NOT a.in_pool) AS claimed_outside,
     count(*) FILTER (WHERE NOT a.claimed) AS unclaimed_inside
@@ -255,33 +256,30 @@ WHERE ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
         -- Claimed addresses of a pool count apart only where the subnet may be no capacity any more.
         ELSE a.claimed <> a.in_pool OR (a.claimed AND s.service_types <> '{{}}')
     END
-GROUP BY s.provider_uuid, a.subnet_id
+GROUP BY a.subnet_id
 """  # noqa: S608 - a constant of addresses.py
 
 
-async def list_holdings(tx: Connection, provider_uuids: Sequence[str] | None = None) -> dict[str, dict[str, Holdings]]:
-    """Return provider UUID -> subnet id -> holdings.
-
-    Left out are subnets whose capacity is their pools alone: what ports hold inside is claimed, and nothing outside is.
-    """
-    holdings: dict[str, dict[str, Holdings]] = {}
-    for provider_uuid, subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids):
-        of_subnet = Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
-        holdings.setdefault(provider_uuid, {})[subnet_id] = of_subnet
-    return holdings
-
-
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
-    """Return these providers, or all, that have subnets, with what their capacity follows from."""
+    """Return these providers, or all, that have subnets, with what their capacity follows from.
+
+    Holdings are left out of subnets whose capacity is their pools alone: what ports hold inside is claimed, and nothing
+    outside is.
+    """
     providers = await list_providers(tx, provider_uuids)
-    subnets: dict[str, tuple[Subnet, ...]] = {}
-    for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
-        subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
-    holdings = await list_holdings(tx, provider_uuids)
+    subnets = grouped(await list_subnets(tx, provider_uuids=provider_uuids), lambda subnet: subnet.provider_uuid)
+    holdings = {
+        subnet_id: Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
+        for subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids)
+    }
     return [
-        copy_as(ProviderSource, provider, subnets=subnets[uuid], holdings=holdings.get(uuid, {}))
-        for uuid, provider in providers.items()
-        if uuid in subnets
+        copy_as(
+            ProviderSource,
+            providers[uuid],
+            subnets=tuple(of_provider),
+            holdings={subnet.id: holdings[subnet.id] for subnet in of_provider if subnet.id in holdings},
+        )
+        for uuid, of_provider in subnets.items()
     ]
 
 
