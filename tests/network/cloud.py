@@ -57,7 +57,7 @@ class Cloud:
         **more: Any,
     ) -> Subnet:
         """more: other fields of a SubnetRequest, such as ipv6_ra_mode."""
-        plan = plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
+        plan = plan_subnet(cidr, pools=pools)
         wanted = SubnetRequest(
             network_id=network.id, segment_id=segment.id if segment else None, description="",
             project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,

@@ -20,7 +20,7 @@ def a_network(network_id: str = "n", **fields: Any) -> Network:
 
 def a_subnet(subnet_id: str = "s", cidr: str = "10.0.0.0/29", **fields: Any) -> Subnet:
     """Return a subnet of network n with the default gateway and pool."""
-    plan = plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
+    plan = plan_subnet(cidr)
     plain: dict[str, Any] = {
         "id": subnet_id, "network_id": "n", "segment_id": None, "name": "", "description": "", "project_id": PROJECT,
         "ip_version": ipaddress.ip_network(cidr).version, "cidr": cidr, "gateway_ip": plan.gateway_ip,

@@ -125,7 +125,7 @@ async def test_cancelled_anywhere_subnets_leave_nothing(cloud: Cloud) -> None:
 
 
 def subnet(network: Network, cidr: str) -> SubnetRequest:
-    plan = plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None)
+    plan = plan_subnet(cidr)
     return SubnetRequest(
         network_id=network.id, segment_id=None, name="", description="", project_id=PROJECT, ip_version=4,
         cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, pools=plan.pools,

@@ -11,7 +11,7 @@ from roost.network.model.networks import AddressRange, HostRoute, Network, Segme
 from roost.network.model.ports import Address
 from roost.network.rules import addressing
 from roost.network.rules.capacity import claim_of, port_claim
-from roost.network.rules.subnets import SUBNETS_MAX, SubnetContext, decide_update, refuse_new
+from roost.network.rules.subnets import SUBNETS_MAX, decide_update, refuse_new
 
 SUBNET = a_subnet(
     cidr="10.0.0.0/24", pools=(AddressRange(addressing.parse("10.0.0.10"), addressing.parse("10.0.0.19")),)
@@ -36,10 +36,8 @@ def decide(
     segment: Segment | None = None,
     router: str | None = None,
 ) -> Subnet:
-    context = SubnetContext(
-        network=network or a_network(), peers=(subnet, *peers), segment=segment, gateway_port=router
-    )
-    return decide_update(subnet, changes, context)
+    segments = {} if segment is None else {segment.id: segment}
+    return decide_update(subnet, changes, network or a_network(), (subnet, *peers), segments, router)
 
 
 def shown(subnet: Subnet) -> list[str]:

@@ -96,7 +96,7 @@ def test_service_types_say_who_may_use_a_subnet_and_whether_it_is_capacity(
 
 def test_inventory_is_by_family_and_capped_and_leaves_out_what_is_no_capacity() -> None:
     def pools(cidr: str) -> tuple[addressing.AddressRange, ...]:
-        return plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None).pools
+        return plan_subnet(cidr).pools
 
     def totals(*subnets: Subnet) -> dict[str, int]:
         source = ProviderSource(provider_uuid="p", routed=True, physical_network=None, subnets=subnets)

@@ -120,7 +120,7 @@ async def change_second(story: Story) -> None:
         delete = partial(_delete, subnet.id)
         await _change(story, delete, _view(seen, subnet, None), ("delete subnet", base, f"{sorted(subnet.held)} held"))
         return
-    plan = plan_subnet(f"{base}/29", gateway_ip=None, no_gateway=False, pools=None)
+    plan = plan_subnet(f"{base}/29")
     request = SubnetRequest(
         network_id=first.network, segment_id=first.segment, name="", description="", project_id=PROJECT, ip_version=4,
         cidr=plan.cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, pools=plan.pools,

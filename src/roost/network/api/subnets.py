@@ -87,8 +87,7 @@ def _request(body: SubnetBody, project_id: str) -> SubnetRequest:
     pools = body.allocation_pools
     plan = rules.plan_subnet(
         body.cidr,
-        gateway_ip=None if body.gateway_ip is UNSET else body.gateway_ip,
-        no_gateway=body.gateway_ip is None,
+        gateway_ip=body.gateway_ip,
         pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
         ip_version=body.ip_version,
     )

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from roost.network.errors import (
     DNSNameServersExhausted,
@@ -51,44 +51,30 @@ class SubnetPlan(Struct, frozen=True):
     pools: tuple[AddressRange, ...]
 
 
-class SubnetContext(Struct, frozen=True, kw_only=True):
-    """What decides whether a subnet may change.
-
-    peers: the subnets of its network. segment: the one that the change names; None if it does not exist. gateway_port:
-    the router's port that has the gateway's address, if any.
-    """
-
-    network: Network
-    peers: tuple[Subnet, ...]
-    segment: Segment | None
-    gateway_port: str | None
-
-
 def plan_subnet(
     cidr: str,
     *,
-    gateway_ip: str | None,
-    no_gateway: bool,
-    pools: Sequence[tuple[str, str]] | None,
+    gateway_ip: str | UnsetType | None = UNSET,
+    pools: Sequence[tuple[str, str]] | None = None,
     ip_version: int | None = None,
 ) -> SubnetPlan:
     """Return a subnet, checked, with its defaults: the first host address is the gateway, all others are the pool.
 
-    gateway_ip: None for the default. no_gateway: the subnet has none at all. pools: (first, last) of each; None for the
-    default. ip_version: the version that all addresses must have; None for that of the CIDR.
+    gateway_ip: UNSET for the default, None for none at all. pools: (first, last) of each; None for the default.
+    ip_version: the version that all addresses must have; None for that of the CIDR.
     Raises InvalidInput, OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools.
     """
     cidr, hosts = _checked_hosts(cidr, ip_version)
     gateway: int | None = None
-    if not no_gateway:
-        gateway = hosts.first if gateway_ip is None else addressing.parse(gateway_ip)
+    if gateway_ip is not None:
+        gateway = hosts.first if gateway_ip is UNSET else addressing.parse(gateway_ip)
         refuse_gateway(cidr, gateway)
     if pools is None:
         planned = addressing.free_of([hosts], () if gateway is None else (gateway,))
         if not planned:
             raise InvalidInput(f"{cidr} has no address left beside its gateway: set gateway_ip to null, or enlarge it.")
     else:
-        planned = plan_pools(cidr, gateway, pools)
+        planned = plan_pools(cidr, gateway, _ranges(pools))
     return SubnetPlan(cidr, None if gateway is None else addressing.show(gateway), planned)
 
 
@@ -104,35 +90,42 @@ def refuse_new(network: Network, subnet: Subnet, peers: Sequence[Subnet], segmen
     _refuse_overlap(subnet, peers)
 
 
-def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> Subnet:
+def decide_update(
+    subnet: Subnet,
+    changes: SubnetChanges,
+    network: Network,
+    peers: Sequence[Subnet],
+    segments: Mapping[str, Segment],
+    gateway_port: str | None,
+) -> Subnet:
     """Return the subnet as it is to be.
 
+    peers: the subnets of its network. segments: by id, the one that the change names, if it exists. gateway_port: the
+    router's port that has the gateway's address, if any.
     Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
     OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools,
     SubnetsNotAllAssociatedWithSegments, SubnetSegmentAssociationChangeNotAllowed,
     NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
     """
-    gateway_ip = _gateway(subnet, changes, context)
+    gateway_ip = _gateway(subnet, changes, gateway_port)
     fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
-    pools, segment_id = _pools(subnet, changes, gateway_ip), _segment(subnet, changes, context)
+    pools = _pools(subnet, changes, gateway_ip)
+    segment_id = _segment(subnet, changes, network, peers, segments)
     if changes.dns_nameservers is not None:
         fields["dns_nameservers"] = check_nameservers(changes.dns_nameservers, subnet.ip_version)
     if changes.service_types is not None:
         fields["service_types"] = check_service_types(changes.service_types)
     after = msgspec.structs.replace(subnet, gateway_ip=gateway_ip, pools=pools, segment_id=segment_id, **fields)
     if changes.service_types is not None:
-        routed = context.network.segmented or len(context.network.segment_ids) > 1
+        routed = network.segmented or len(network.segment_ids) > 1
         if routed and after.segment_id is None and not uses.needs_no_segment(after):
             raise SubnetsNotAllAssociatedWithSegments(
-                f"Subnet {subnet.id} is on no segment, and those of network {context.network.id} have to be: only one "
+                f"Subnet {subnet.id} is on no segment, and those of network {network.id} have to be: only one "
                 f"with the service type {uses.ROUTED_OWNER} may be."
             )
     if changes.host_routes is not None:
         # What is shown comes back: the routes to the peers are not the owner's, whoever sends them.
-        computed = {
-            *peer_routes(subnet, context.peers),
-            *peer_routes(after, context.peers),
-        }
+        computed = {*peer_routes(subnet, peers), *peer_routes(after, peers)}
         own = [route for route in changes.host_routes if route not in computed]
         after = msgspec.structs.replace(after, host_routes=check_host_routes(own, subnet.ip_version))
     if subnet.enable_dhcp and not after.enable_dhcp:
@@ -144,41 +137,40 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext
     return after
 
 
-def _gateway(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
+def _gateway(subnet: Subnet, changes: SubnetChanges, gateway_port: str | None) -> str | None:
     if not isinstance(changes.gateway_ip, str):
         return subnet.gateway_ip if changes.gateway_ip is UNSET else None
     gateway = addressing.parse(changes.gateway_ip)
     refuse_gateway(subnet.cidr, gateway)
     shown = addressing.show(gateway)
-    if shown != subnet.gateway_ip and context.gateway_port is not None:
+    if shown != subnet.gateway_ip and gateway_port is not None:
         raise GatewayIpInUse(
-            f"Current gateway ip {subnet.gateway_ip} already in use by port {context.gateway_port}. Unable to update."
+            f"Current gateway ip {subnet.gateway_ip} already in use by port {gateway_port}. Unable to update."
         )
     return shown
 
 
 def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tuple[AddressRange, ...]:
-    gateway = None if gateway_ip is None else addressing.parse(gateway_ip)
     if changes.pools is not None and uses.is_automatic(subnet):
         raise InvalidInput(f"Addresses of subnet {subnet.id} follow from MAC addresses: its pools cannot be changed.")
-    if changes.pools is not None:
-        return plan_pools(subnet.cidr, gateway, changes.pools)
-    if gateway is not None and gateway_ip != subnet.gateway_ip:
-        refuse_gateway_in_pools(gateway, subnet.pools)
-    return subnet.pools
+    if changes.pools is None and gateway_ip == subnet.gateway_ip:
+        return subnet.pools
+    gateway = None if gateway_ip is None else addressing.parse(gateway_ip)
+    return plan_pools(subnet.cidr, gateway, subnet.pools if changes.pools is None else _ranges(changes.pools))
 
 
-def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
+def _segment(
+    subnet: Subnet, changes: SubnetChanges, network: Network, peers: Sequence[Subnet], segments: Mapping[str, Segment]
+) -> str | None:
     """Return the segment of the changed subnet. To name its own again is no change. Raises why it cannot join one.
 
     Source: Neutron's _validate_segment on update (LP 1793391).
     """
     if changes.segment_id is UNSET or changes.segment_id == subnet.segment_id:
         return subnet.segment_id
-    network = context.network
-    if len(context.peers) > 1:
+    if len(peers) > 1:
         raise SubnetsNotAllAssociatedWithSegments(
-            f"Network {network.id} has {len(context.peers)} subnets: an existing one joins a segment only if it is the "
+            f"Network {network.id} has {len(peers)} subnets: an existing one joins a segment only if it is the "
             "only one."
         )
     if subnet.segment_id is not None:
@@ -190,11 +182,8 @@ def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> 
             f"Network {network.id} has {len(network.segment_ids)} segments: an existing subnet joins one only if it is "
             "the only one."
         )
-    if context.segment is None:
-        raise SegmentNotFound(f"Segment {changes.segment_id} could not be found.")
-    if context.segment.network_id != network.id:
-        raise NetworkIdsDontMatch(f"Segment {context.segment.id} is not of network {network.id}.")
-    return context.segment.id
+    _refuse_other_segment(changes.segment_id, network, segments)
+    return changes.segment_id
 
 
 def check_modes(subnet: SubnetUse) -> None:
@@ -331,30 +320,22 @@ def refuse_gateway(cidr: str, gateway: int) -> None:
         raise InvalidInput(f"gateway_ip {addressing.show(gateway)} is no host address of {cidr}.")
 
 
-def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
-    """Raise GatewayConflictWithAllocationPools when a pool would give the gateway's own address to a host."""
-    for item in pools:
-        if addressing.holds((item,), gateway):
-            raise GatewayConflictWithAllocationPools(
-                f"Gateway {addressing.show(gateway)} is within the allocation pool "
-                f"{addressing.show(item.first)}-{addressing.show(item.last)}: take it out of the pool."
-            )
-
-
-def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]]) -> tuple[AddressRange, ...]:
-    """Return the pools of a subnet, checked and in order. pools: (first, last) of each. Raises as plan_subnet does."""
+def plan_pools(cidr: str, gateway: int | None, pools: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
+    """Return the pools of a subnet, checked and in order: none gives the gateway to a host. Raises as plan_subnet."""
     if len(pools) > POOLS_MAX:
         raise InvalidInput(f"A subnet has at most {POOLS_MAX} allocation pools, {len(pools)} were given.")
     hosts = addressing.host_range(cidr)
-    checked = sorted(addressing.parse_range(first, last) for first, last in pools)
+    checked = sorted(pools)
     for item in checked:
         text = f"{addressing.show(item.first)}-{addressing.show(item.last)}"
         if item.first > item.last:
             raise InvalidInput(f"The allocation pool {text} ends before it starts.")
         if item.first < hosts.first or item.last > hosts.last:
             raise OutOfBoundsAllocationPool(f"The allocation pool {text} is not within the host addresses of {cidr}.")
-    if gateway is not None:
-        refuse_gateway_in_pools(gateway, checked)
+        if gateway is not None and item.first <= gateway <= item.last:
+            raise GatewayConflictWithAllocationPools(
+                f"Gateway {addressing.show(gateway)} is within the allocation pool {text}: take it out of the pool."
+            )
     for lower, upper in itertools.pairwise(checked):
         if upper.first <= lower.last:
             raise OverlappingAllocationPools(f"Allocation pools overlap at {addressing.show(upper.first)} in {cidr}.")
@@ -381,12 +362,16 @@ def _refuse_wrong_segment(
         raise SubnetsNotAllAssociatedWithSegments(
             f"Network {network.id} has {len(network.segment_ids)} segments: name the subnet's as segment_id."
         )
-    if subnet.segment_id is None:
+    _refuse_other_segment(subnet.segment_id, network, segments)
+
+
+def _refuse_other_segment(segment_id: str | None, network: Network, segments: Mapping[str, Segment]) -> None:
+    if segment_id is None:
         return
-    if subnet.segment_id not in segments:
-        raise SegmentNotFound(f"Segment {subnet.segment_id} could not be found.")
-    if segments[subnet.segment_id].network_id != network.id:
-        raise NetworkIdsDontMatch(f"Segment {subnet.segment_id} is not of network {network.id}.")
+    if segment_id not in segments:
+        raise SegmentNotFound(f"Segment {segment_id} could not be found.")
+    if segments[segment_id].network_id != network.id:
+        raise NetworkIdsDontMatch(f"Segment {segment_id} is not of network {network.id}.")
 
 
 def _refuse_overlap(subnet: Subnet, peers: Sequence[Subnet]) -> None:
@@ -414,6 +399,10 @@ def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange
     if isinstance(block, ipaddress.IPv6Network) and block.overlaps(addressing.UNUSED):
         raise InvalidInput(f"cidr '{cidr}': the addresses of {addressing.UNUSED} are not for hosts.")
     return str(block), addressing.host_range(cidr)
+
+
+def _ranges(pools: Sequence[tuple[str, str]]) -> list[AddressRange]:
+    return [addressing.parse_range(first, last) for first, last in pools]
 
 
 def _is_within(block: AddressRange, others: Iterable[AddressRange]) -> bool:

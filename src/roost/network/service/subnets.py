@@ -28,6 +28,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import resources
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
+from roost.platform.grouping import grouped
 from roost.platform.retries import retried
 
 ROUNDS_MAX = 20
@@ -41,9 +42,8 @@ async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> 
     async with networks.database.transaction(snapshot=True) as tx:
         subnets_read = await store.list_subnets(tx, ids)
         routed = sorted({subnet.network_id for subnet in subnets_read if subnet.segment_id is not None})
-        peers: dict[str, list[Subnet]] = {}
-        for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
-            peers.setdefault(peer.network_id, []).append(peer)
+        peers_read = await store.list_subnets(tx, network_ids=routed) if routed else []
+    peers = grouped(peers_read, lambda peer: peer.network_id)
     return [
         msgspec.structs.replace(item, host_routes=rules.shown_routes(item, peers.get(item.network_id, ())))
         for item in subnets_read
@@ -87,13 +87,12 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     known = await store.lock_networks(tx, sorted({subnet.network_id for subnet in new}))
     named = sorted({subnet.segment_id for subnet in new if subnet.segment_id is not None})
     segments = {segment.id: segment for segment in await store.list_segments(tx, named)} if named else {}
-    peers_by_network: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
-    for subnet in await store.list_subnets(tx, network_ids=list(known)):
-        peers_by_network[subnet.network_id].append(subnet)
+    subnets_read = await store.list_subnets(tx, network_ids=list(known))
+    peers_by_network = grouped(subnets_read, lambda subnet: subnet.network_id)
     for subnet in new:
         if subnet.network_id not in known:
             raise NetworkNotFound(f"Network {subnet.network_id} could not be found.")
-        peers = peers_by_network[subnet.network_id]
+        peers = peers_by_network.setdefault(subnet.network_id, [])
         rules.refuse_new(known[subnet.network_id], subnet, peers, segments)
         peers.append(subnet)
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
@@ -203,14 +202,10 @@ async def _decide_update(tx: Connection, subnet_id: str, changes: SubnetChanges)
     subnet = await _lock_subnet(tx, subnet_id, changes.revision)
     network = locked[subnet.network_id]  # it has a subnet, and would have to be locked to be deleted
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
-    segments = await store.list_segments(tx, named)
-    context = rules.SubnetContext(
-        network=network,
-        peers=tuple(await store.list_subnets(tx, network_ids=[network.id])),
-        segment=segments[0] if segments else None,
-        gateway_port=await store.find_gateway_port(tx, subnet),
-    )
-    return subnet, rules.decide_update(subnet, changes, context)
+    segments = {segment.id: segment for segment in await store.list_segments(tx, named)}
+    peers = await store.list_subnets(tx, network_ids=[network.id])
+    gateway_port = await store.find_gateway_port(tx, subnet)
+    return subnet, rules.decide_update(subnet, changes, network, peers, segments, gateway_port)
 
 
 async def take(
