@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, field
 from starlette.requests import Request
 
@@ -12,7 +11,7 @@ from roost.platform.bodies import read_bytes, read_json
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, root_url
 from roost.platform.operations import Schema, Versions
-from roost.platform.times import show_microseconds, show_seconds
+from roost.platform.times import read_time, show_microseconds, show_seconds
 
 INTEGER_MAX = 2**31 - 1
 
@@ -151,24 +150,10 @@ TIME = {"type": "string", "format": "date-time"}
 
 def read_changed_between(request: Request) -> tuple[datetime | None, datetime | None]:
     """Return changes-since and changes-before, in UTC where they name no zone. Raises BadRequest."""
-    since, before = _time_parameter(request, "changes-since"), _time_parameter(request, "changes-before")
+    since, before = (read_time(text_parameter(request, name), name) for name in ("changes-since", "changes-before"))
     if since and before and before < since:
         raise BadRequest("The value of changes-since must be less than or equal to changes-before.")
     return since, before
-
-
-def _time_parameter(request: Request, name: str) -> datetime | None:
-    text = text_parameter(request, name)
-    if text is None:
-        return None
-    for suffix in ("", "Z"):
-        try:
-            moment = msgspec.convert(text.replace(" ", "+") + suffix, datetime)
-        except msgspec.ValidationError:
-            continue
-        if moment.tzinfo is not None:
-            return moment
-    raise BadRequest(f"{name}={text}: expected a time such as 2026-01-31T12:00:00Z")
 
 
 def flag(value: Any, name: str, *, default: bool) -> bool:

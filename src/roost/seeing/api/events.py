@@ -1,11 +1,9 @@
 """GET /events: what happened, by server, host, segment, request, kind and time; the latest first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
@@ -13,6 +11,7 @@ from roost.platform.errors import BadRequest
 from roost.platform.events import SENTENCES, EventFilter, KeptEvent, Subject
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
 from roost.platform.operations import Operation, Operations, Rule
+from roost.platform.times import read_time
 from roost.seeing.api.policies import SERVICE
 from roost.seeing.service.events import EventSource, event_id, list_events
 
@@ -129,23 +128,8 @@ def _read_filter(request: Request) -> EventFilter:
         segment=parameters.get("segment"),
         server_id=server_id,
         request_id=parameters.get("request"),
-        since=_read_time(parameters.get("since")),
+        since=read_time(parameters.get("since"), "since"),
     )
-
-
-def _read_time(text: str | None) -> datetime | None:
-    """Return a time, in UTC where it names no zone. Raises BadRequest."""
-    if text is None:
-        return None
-    for suffix in ("", "Z"):
-        try:
-            moment = msgspec.convert(text.replace(" ", "+") + suffix, datetime)
-        except msgspec.ValidationError:
-            continue
-        if moment.tzinfo is not None:
-            with suppress(OverflowError):  # in UTC it is before the year 1, or after 9999
-                return moment.astimezone(UTC)
-    raise BadRequest(f"since={text}: expected a time such as 2026-01-31T12:00:00Z")
 
 
 def _show(event: KeptEvent, only: EventFilter) -> SeenEvent:
