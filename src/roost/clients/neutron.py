@@ -41,17 +41,6 @@ IDS_MAX = 40
 """Of one query: servers and proxies refuse lines above 8 KiB, and some above 4."""
 
 
-class _Network(Struct, frozen=True):
-    id: str
-    name: str = ""
-    project_id: str = ""
-
-
-class _Segment(Struct, frozen=True):
-    id: str
-    network_id: str
-
-
 class _Pool(Struct, frozen=True):
     start: str
     end: str
@@ -103,7 +92,7 @@ class _Link(Struct, frozen=True):
     rel: str = ""
 
 
-Document = TypeVar("Document", _Network, _Segment, _Subnet, _Port)
+Document = TypeVar("Document", NeutronNetwork, NeutronSegment, _Subnet, _Port)
 
 
 class _MarkerLost(NeutronUnavailable):
@@ -146,13 +135,11 @@ class HttpNeutron:
 
     async def list_networks(self) -> list[NeutronNetwork]:
         """See NeutronClient.list_networks."""
-        documents = await self._list("networks", _Network, ())
-        return [NeutronNetwork(document.id, document.name, document.project_id) for document in documents]
+        return await self._list("networks", NeutronNetwork, ())
 
     async def list_segments(self) -> list[NeutronSegment]:
         """See NeutronClient.list_segments."""
-        documents = await self._list("segments", _Segment, ())
-        return [NeutronSegment(document.id, document.network_id) for document in documents]
+        return await self._list("segments", NeutronSegment, ())
 
     async def list_subnets(self) -> list[NeutronSubnet]:
         """See NeutronClient.list_subnets."""
