@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.placement.ledger_states import consumer, ledgers, provider, state, uuid_of
 
 from roost.placement.model import ImportedProvider, Kind, LastImport, LedgerState
-from roost.placement.rules.imports import Change, Detail, Plan, leave_out_impossible, make_plan
+from roost.placement.rules.imports import Change, Detail, Plan, leave_out_impossible, make_plan, top_down
 from roost.seams.placement import ConsumerState, Inventory
 
 VCPU = {"VCPU": Inventory(total=4)}
@@ -201,6 +201,14 @@ def test_a_provider_that_only_roost_has_gets_a_generation_of_its_own_when_its_us
     plan = make_plan(state([HOST], [SERVER]), here, delete=False, overwrite=False)
     assert plan.providers_touched == {HOST.uuid, other.uuid}
     assert plan.providers_raised == {other.uuid}
+
+
+@given(ledgers())
+def test_parents_come_before_their_children(source: LedgerState) -> None:
+    uuids = [one.uuid for one in top_down(source.providers)]
+    assert sorted(uuids) == sorted(source.providers)
+    places = {uuid: number for number, uuid in enumerate([None, *uuids])}
+    assert all(places[one.parent_uuid] < places[one.uuid] for one in source.providers.values())
 
 
 def test_what_cannot_be_is_left_out_by_name() -> None:

@@ -18,6 +18,7 @@ from roost.conductor.ports import ensure_ports
 from roost.conductor.readdress import claim_both, list_freeable, may_readdress
 from roost.conductor.resume import HostChosen, HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
+from roost.platform.grouping import grouped
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import narrow
 from roost.scheduling.host_aggregates import aggregates_asked
@@ -193,9 +194,7 @@ async def _search_and_claim(
 def _list_groups(
     searches: Sequence[HostSearch], networks: Mapping[str, NetworkView], settings: SchedulingSettings
 ) -> list[_Group]:
-    alike: dict[tuple[Request, bool], list[HostSearch]] = {}
-    for search in searches:
-        alike.setdefault((_request(search, networks), _may_leave(search)), []).append(search)
+    alike = grouped(((_request(search, networks), _may_leave(search)), search) for search in searches)
     return [_Group(request, narrow(request, settings), searches) for (request, _), searches in alike.items()]
 
 

@@ -1,15 +1,15 @@
 """Lists of what belongs together."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypeVar
 
 K = TypeVar("K")
-T = TypeVar("T")
+V = TypeVar("V")
 
 
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return key -> the items that have it, in their order; the keys are in the order of their first items."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return key -> the values that come with it, in their order; the keys are in the order of their first values."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
     return groups

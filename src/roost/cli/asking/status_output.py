@@ -10,6 +10,7 @@ from roost.cli.asking.four_records import ServerState
 from roost.cli.asking.status import HostStatus, Status
 from roost.cli.plurals import is_or_are, many
 from roost.cli.tables import new_table, print_rows, print_table
+from roost.platform.grouping import grouped
 
 HOSTS_SHOWN = 10
 
@@ -32,11 +33,7 @@ def print_servers(console: Console, servers: Sequence[ServerState]) -> None:
 
 def _names_by_fault(servers: Iterable[ServerState]) -> dict[str, list[str]]:
     """Return the faults, each in one line, with the servers that have it."""
-    names: dict[str, list[str]] = {}
-    for server in servers:
-        if server.fault:
-            names.setdefault(" ".join(server.fault.split()), []).append(server.name)
-    return names
+    return grouped((" ".join(server.fault.split()), server.name) for server in servers if server.fault)
 
 
 def servers_json(servers: Sequence[ServerState]) -> bytes:

@@ -29,6 +29,7 @@ from roost.compute.service.quotas import QUOTAS as COMPUTE_QUOTAS
 from roost.network.service import Networks
 from roost.network.service.quotas import QUOTAS as NETWORK_QUOTAS
 from roost.network.settings import NetworkSettings
+from roost.platform.grouping import grouped
 from roost.platform.quotas import QuotaUsage
 
 PROJECTS_SHOWN = 20
@@ -175,9 +176,9 @@ def _quotas(facts: Facts) -> CheckResult:
     name = "quotas"
     if not facts.over_quota:
         return CheckResult(name=name, result=READY, details="No project has more than its quotas.")
-    by_project: dict[str, list[str]] = {}
-    for usage in facts.over_quota:
-        by_project.setdefault(usage.project_id, []).append(f"{usage.resource} {usage.used} of {usage.maximum}")
+    by_project = grouped(
+        (usage.project_id, f"{usage.resource} {usage.used} of {usage.maximum}") for usage in facts.over_quota
+    )
     names = [f"{project_id} ({', '.join(parts)})" for project_id, parts in by_project.items()]
     shown = "; ".join([*names[:PROJECTS_SHOWN], *(["..."] if len(names) > PROJECTS_SHOWN else [])])
     details = (

@@ -10,6 +10,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from roost.compute.model.usages import ServerUsage
+from roost.platform.grouping import grouped
 
 HOUR_S = 3600.0
 
@@ -38,9 +39,7 @@ def uptime_s(server: ServerUsage, now: datetime) -> int:
 
 def add_up(servers: Sequence[ServerUsage], *, start: datetime, stop: datetime) -> list[ProjectUsage]:
     """Return what each project used, in the order in which their servers come."""
-    by_project: dict[str, list[ServerUsage]] = {}
-    for server in servers:
-        by_project.setdefault(server.project_id, []).append(server)
+    by_project = grouped((server.project_id, server) for server in servers)
     return [_add_up(project_id, of_project, start, stop) for project_id, of_project in by_project.items()]
 
 

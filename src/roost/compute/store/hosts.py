@@ -8,6 +8,7 @@ from typing import Any
 from roost.compute.model.agents import DeclaredHosts
 from roost.compute.model.cloud import Host, HostRow, HostStateChange, HostUpsert, HostUse
 from roost.platform.database import Connection
+from roost.platform.grouping import grouped
 from roost.platform.rows import encode
 
 # An agent that holds all its hosts is heard on its own row alone: a host is heard of at the greater of both times.
@@ -295,10 +296,8 @@ SELECT host, id, name FROM compute.server WHERE host = ANY($1::text[]) AND delet
 
 async def list_servers_on(tx: Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Return (id, name) of each server on the hosts; a host without any is left out."""
-    servers: dict[str, list[tuple[str, str]]] = {}
-    for row in await tx.fetch(LIST_SERVERS_ON, names):
-        servers.setdefault(row["host"], []).append((row["id"], row["name"]))
-    return servers
+    rows = await tx.fetch(LIST_SERVERS_ON, names)
+    return grouped((row["host"], (row["id"], row["name"])) for row in rows)
 
 
 # Who disables a host again without a reason leaves the one that was given. Who enables one has accepted it.

@@ -43,7 +43,7 @@ async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> 
         subnets_read = await store.list_subnets(tx, ids)
         routed = sorted({subnet.network_id for subnet in subnets_read if subnet.segment_id is not None})
         peers_read = await store.list_subnets(tx, network_ids=routed) if routed else []
-    peers = grouped(peers_read, lambda peer: peer.network_id)
+    peers = grouped((peer.network_id, peer) for peer in peers_read)
     return [
         msgspec.structs.replace(item, host_routes=rules.shown_routes(item, peers.get(item.network_id, ())))
         for item in subnets_read
@@ -87,8 +87,8 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     known = await store.lock_networks(tx, sorted({subnet.network_id for subnet in new}))
     named = sorted({subnet.segment_id for subnet in new if subnet.segment_id is not None})
     segments = {segment.id: segment for segment in await store.list_segments(tx, named)} if named else {}
-    subnets_read = await store.list_subnets(tx, network_ids=list(known))
-    peers_by_network = grouped(subnets_read, lambda subnet: subnet.network_id)
+    subnets_known = await store.list_subnets(tx, network_ids=list(known))
+    peers_by_network = grouped((subnet.network_id, subnet) for subnet in subnets_known)
     for subnet in new:
         if subnet.network_id not in known:
             raise NetworkNotFound(f"Network {subnet.network_id} could not be found.")

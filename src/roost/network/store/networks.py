@@ -267,7 +267,9 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     outside is.
     """
     providers = await list_providers(tx, provider_uuids)
-    subnets = grouped(await list_subnets(tx, provider_uuids=provider_uuids), lambda subnet: subnet.provider_uuid)
+    subnets = grouped(
+        (subnet.provider_uuid, subnet) for subnet in await list_subnets(tx, provider_uuids=provider_uuids)
+    )
     holdings = {
         subnet_id: Holdings(claimed_inside=inside, claimed_outside=outside, unclaimed_inside=unclaimed)
         for subnet_id, inside, outside, unclaimed in await tx.fetch(LIST_HOLDINGS, provider_uuids)

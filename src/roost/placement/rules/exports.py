@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.placement.model import ImportedProvider, Kind, LedgerState
-from roost.placement.rules.imports import CUSTOM, LeftOut
+from roost.placement.rules.imports import CUSTOM, LeftOut, top_down
 from roost.seams.placement import ConsumerState, ConsumerType, Inventory
 
 AMOUNT_MAX = 2**31 - 1
@@ -116,8 +116,8 @@ def plan_export(wanted: LedgerState, present: LedgerState, *, delete: bool) -> E
     gone = sorted(present.consumers.keys() - wanted.consumers.keys()) if delete else []
     consumers = tuple(item for uuid, item in sorted(wanted.consumers.items()) if present.consumers.get(uuid) != item)
     first = _inventories_first(wanted, present, consumers, frozenset(gone))
-    ordered = list(_top_down(wanted.providers))
-    providers_gone = [item for item in _top_down(present.providers) if item.uuid not in wanted.providers]
+    ordered = list(top_down(wanted.providers))
+    providers_gone = [item for item in top_down(present.providers) if item.uuid not in wanted.providers]
     existing = [item for item in ordered if item.uuid in present.providers]
     return ExportPlan(
         classes_new=_new_names(wanted.resource_classes, present.resource_classes),
@@ -159,17 +159,6 @@ def _traits(state: LedgerState, uuid: str) -> frozenset[str]:
 
 def _aggregates(state: LedgerState, uuid: str) -> frozenset[str]:
     return state.providers[uuid].placement_aggregates if uuid in state.providers else frozenset()
-
-
-def _top_down(providers: Mapping[str, ImportedProvider]) -> Iterator[ImportedProvider]:
-    """Yield parents before their children."""
-    children: dict[str | None, list[ImportedProvider]] = {}
-    for provider in providers.values():
-        children.setdefault(provider.parent_uuid, []).append(provider)
-    level = children.get(None, [])
-    while level:
-        yield from level
-        level = [child for parent in level for child in children.get(parent.uuid, ())]
 
 
 def _clear_names(wanted: LedgerState, present: LedgerState, *, delete: bool) -> Iterator[Place]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from roost.placement.model import LockedLedger
+from roost.platform.grouping import grouped
 from roost.seams.neutron import NeutronPort
 from roost.seams.placement import IPV4_ADDRESS, ClaimGroup, ConsumerClaim, Refused, Rule
 from roost.seams.service_types import COMPUTE_OWNER
@@ -68,11 +69,11 @@ def keep_all_addresses(
         consumer_uuid: {uuids[key[0]]: amount for key, amount in row.allocations.items() if key[1] == class_id}
         for consumer_uuid, row in locked.consumers.items()
     }
-    port_releases: dict[str, list[ConsumerClaim]] = {}
-    for port_uuid, server_uuid in sorted(server_by_port.items()):
-        if port_uuid in locked.consumers:
-            release = _release(port_uuid, locked.consumers[port_uuid].generation)
-            port_releases.setdefault(server_uuid, []).append(release)
+    port_releases = grouped(
+        (server_uuid, _release(port_uuid, locked.consumers[port_uuid].generation))
+        for port_uuid, server_uuid in sorted(server_by_port.items())
+        if port_uuid in locked.consumers
+    )
     return [keep_addresses(group, addresses_held, port_releases) if group.addresses_stay else group for group in groups]
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from msgspec import Struct
 
 from roost.placement.model import ImportedProvider, Kind, LastImport, LedgerState
+from roost.platform.grouping import grouped
 from roost.platform.http import is_uuid
 from roost.seams.placement import ConsumerState
 
@@ -98,7 +99,7 @@ def leave_out_impossible(source: LedgerState) -> tuple[LedgerState, tuple[LeftOu
 
     A provider without its parent goes with its children, a consumer whole if one of its allocations has no inventory.
     """
-    providers = _trees(source.providers)
+    providers = {provider.uuid: provider for provider in top_down(source.providers)}
     left_out = [
         LeftOut(Kind.PROVIDER, uuid, f"its parent {provider.parent_uuid} is in no tree")
         for uuid, provider in source.providers.items()
@@ -126,17 +127,13 @@ def leave_out_impossible(source: LedgerState) -> tuple[LedgerState, tuple[LeftOu
     return whole, tuple(left_out)
 
 
-def _trees(providers: Mapping[str, ImportedProvider]) -> dict[str, ImportedProvider]:
-    """Return the providers that are below some root."""
-    children: dict[str | None, list[str]] = {}
-    for provider in providers.values():
-        children.setdefault(provider.parent_uuid, []).append(provider.uuid)
-    rooted: dict[str, ImportedProvider] = {}
+def top_down(providers: Mapping[str, ImportedProvider]) -> Iterator[ImportedProvider]:
+    """Yield the providers that are below some root, parents before their children."""
+    children = grouped((provider.parent_uuid, provider) for provider in providers.values())
     level = children.get(None, [])
     while level:
-        rooted |= {uuid: providers[uuid] for uuid in level}
-        level = [child for uuid in level for child in children.get(uuid, ())]
-    return rooted
+        yield from level
+        level = [child for parent in level for child in children.get(parent.uuid, ())]
 
 
 def make_plan(

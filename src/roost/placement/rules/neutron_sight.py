@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from roost.placement.model import ProviderRow
 from roost.placement.rules.neutron import AddressFigures, Change, NeutronState, PortChange, SegmentChange, Surplus
+from roost.platform.grouping import grouped
 
 NetworkCounts = Mapping[str, Mapping[str, int]]
 """Network -> IPv4 subnet -> addresses that Neutron counts as used. Empty where Roost may not ask."""
@@ -147,9 +148,7 @@ def pair_claims(surpluses: Iterable[Surplus], ports: Iterable[PortChange]) -> di
 
     So a segment has either ports left that only take, or claims left that only give.
     """
-    waiting: dict[str, list[PortChange]] = {}
-    for port in ports:
-        waiting.setdefault(port.need.segment_uuid, []).append(port)
+    waiting = grouped((port.need.segment_uuid, port) for port in ports)
     exchanges: dict[str, Exchange] = {}
     for surplus in surpluses:
         parts, takers = exchanges.setdefault(surplus.consumer_uuid, ([], []))

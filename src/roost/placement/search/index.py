@@ -14,6 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from roost.placement.model import ProviderRow, Usage
+from roost.platform.grouping import grouped
 from roost.seams.placement import IPV4_ADDRESS, SHARING, Inventory
 
 I64 = NDArray[np.int64]
@@ -396,10 +397,7 @@ def derive_sharing(index: Index) -> Sharing:
         reached = [index.rows_in_aggregate(aggregate) for aggregate in index.placement_aggregates[row]]
         roots = np.unique(index.root_row[np.concatenate(reached)]) if reached else np.empty(0, np.int64)
         roots_by_row[row] = roots[roots != index.root_row[row]]
-    rows_by_root: dict[int, list[int]] = {}
-    for row, roots in roots_by_row.items():
-        for root in roots.tolist():
-            rows_by_root.setdefault(root, []).append(row)
+    rows_by_root = grouped((root, row) for row, roots in roots_by_row.items() for root in roots.tolist())
     interned: dict[tuple[int, ...], tuple[int, ...]] = {}
     shared = {root: tuple(rows) for root, rows in rows_by_root.items()}
     lengths = [len(roots) for roots in roots_by_row.values()]

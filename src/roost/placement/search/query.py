@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from roost.placement.errors import QueryKeyRepeated, QueryMalformed, QueryValueBad, QueryValueMissing
 from roost.placement.search.query_schema import Version, candidate_schema, check, provider_schema, suffix_pattern
+from roost.platform.grouping import grouped
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.seams.placement import CandidateQuery, Distinct, RequestGroup
 
@@ -142,9 +143,7 @@ def _first(pairs: Pairs, name: str) -> str | None:
 def parse_providers(pairs: Pairs, version: Version) -> ProviderQuery:
     """Return the query of GET /resource_providers. Raises QueryMalformed."""
     schema = provider_schema(version)
-    values: dict[str, list[str]] = {}
-    for key, value in pairs:
-        values.setdefault(key, []).append(value)
+    values = grouped(pairs)
     if not values.keys() <= schema["properties"].keys() or "uuid" in values or "in_tree" in values:
         check(pairs, schema)
     uuids, names = values.pop("uuid", []), values.pop("name", [])

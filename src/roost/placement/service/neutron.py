@@ -46,6 +46,7 @@ from roost.placement.store import providers as providers_store
 from roost.platform.audit import Check, Finding
 from roost.platform.database import Connection
 from roost.platform.drift import Drift
+from roost.platform.grouping import grouped
 from roost.seams.neutron import GET_SEGMENT, GET_SEGMENT_ID, NeutronClient, NeutronPartial
 from roost.seams.placement import (
     IPV4_ADDRESS,
@@ -214,10 +215,7 @@ async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: 
         if not gives_back(change) and await _set_inventory(ledger, providers[change.segment_uuid], change, []):
             done.add(change)
     done |= await _exchange(ledger, pair_claims(surpluses, ports))
-    ports_by_segment: dict[str, list[PortChange]] = {}
-    for port in ports:
-        if port not in done:
-            ports_by_segment.setdefault(port.need.segment_uuid, []).append(port)
+    ports_by_segment = grouped((port.need.segment_uuid, port) for port in ports if port not in done)
     for change in segments:
         if gives_back(change):
             with_claims = ports_by_segment.get(change.segment_uuid, [])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from roost.placement.search.index import I64, Index, Mask
 from roost.placement.search.narrowing import make_plan
+from roost.platform.grouping import grouped
 from roost.scheduling.explain import joined, show_amount
 from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, build_query
 from roost.seams.placement import (
@@ -83,9 +84,7 @@ def find_nearest(index: Index, requests: Sequence[Request], *, servers: int = 1)
             for host, lacks in _hosts(index, request, servers):
                 if host not in nearest or _near(host, lacks).distance < _near(host, nearest[host]).distance:
                     nearest[host] = lacks
-    alike: dict[tuple[Lack, ...], list[str]] = {}
-    for host, lacks in nearest.items():
-        alike.setdefault(lacks, []).append(host)
+    alike = grouped((lacks, host) for host, lacks in nearest.items())
     nears = [Near(lacks, tuple(sorted(hosts))) for lacks, hosts in alike.items()]
     return sorted(nears, key=lambda near: (near.distance, near.hosts))
 
@@ -126,10 +125,7 @@ def _by_host(shorts: Sequence[Short], hosts: I64) -> dict[int, list[int]]:
     members = np.concatenate([short.members for short in shorts])
     numbers = np.repeat(np.arange(len(shorts)), [len(short.members) for short in shorts])
     here = np.isin(members, hosts)
-    by_host: dict[int, list[int]] = {}
-    for host, number in zip(members[here].tolist(), numbers[here].tolist(), strict=True):
-        by_host.setdefault(host, []).append(number)
-    return by_host
+    return grouped(zip(members[here].tolist(), numbers[here].tolist(), strict=True))
 
 
 # What hosts are.

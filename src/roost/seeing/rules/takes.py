@@ -16,6 +16,7 @@ from roost.placement.search.combinations import Options
 from roost.placement.search.funnel import options_of
 from roost.placement.search.index import I64, Index, Mask
 from roost.placement.search.narrowing import Plan, make_plan
+from roost.platform.grouping import grouped
 from roost.seams.placement import CAPACITY_MAX, CandidateQuery
 
 
@@ -246,10 +247,7 @@ def _link(choices: Sequence[Choice]) -> Collection[list[Choice]]:
         keys = [(row, name) for row in rows for name, _ in wants]
         for key in keys:
             parent[top_of(key)] = top_of(keys[0])
-    linked: dict[tuple[int, int], list[Choice]] = {}
-    for choice in choices:
-        linked.setdefault(top_of((choice.rows[0], choice.wants[0][0])), []).append(choice)
-    return linked.values()
+    return grouped((top_of((choice.rows[0], choice.wants[0][0])), choice) for choice in choices).values()
 
 
 def _free(index: Index, row: int, resource_class: str, amount: int) -> int:

@@ -13,6 +13,7 @@ from roost.placement.model import Usage
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.matching import find_in
 from roost.platform.garbage import without_collecting
+from roost.platform.grouping import grouped
 from roost.scheduling.filters import narrow
 from roost.scheduling.request import Request, build_queries, build_query
 from roost.scheduling.selection import join, select
@@ -159,9 +160,7 @@ def fit_elsewhere(index: Index, leaving: Sequence[Leaving], random: Random, sett
     was not found, is hardly there, though nobody can promise that: unlike sizes are a bin packing.
     Cost: a search for each request that is unlike the others, in each round.
     """
-    groups: dict[Request, list[str]] = {}
-    for server in leaving:
-        groups.setdefault(server.request, []).append(server.server_id)
+    groups = grouped((server.request, server.server_id) for server in leaving)
     kinds = {request: narrow(request, settings) for request in groups}
     tightness = {request: _tightness(index, kinds[request], random) for request in groups}
     order = sorted(groups, key=lambda request: tightness[request])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from roost.compute.model.departures import Departure
+from roost.platform.grouping import grouped
 from roost.scheduling.explain import addresses_asked, explain
 from roost.scheduling.filters import narrow
 from roost.scheduling.request import Request, build_query
@@ -48,9 +49,7 @@ async def find_no_room(
 
 async def _fit(seeing: Seeing, requests: Mapping[str, Request], closed: Sequence[str]) -> list[Fit]:
     """Search once for each request that differs, and place all servers in order; others have their turn between."""
-    ids_by_request: dict[Request, list[str]] = {}
-    for server_id, request in requests.items():
-        ids_by_request.setdefault(request, []).append(server_id)
+    ids_by_request = grouped((request, server_id) for server_id, request in requests.items())
     fits: list[Fit] = []
     taken: Mapping[str, Mapping[str, int]] = {}
     for request, server_ids in ids_by_request.items():

@@ -30,6 +30,7 @@ from roost.agent.drivers.qemu.nics import (
 )
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
+from roost.platform.grouping import grouped
 from roost.seams.guests import NicSubnet, Route
 
 INTERFACE = "eth0"
@@ -199,9 +200,7 @@ class Dhcp:
         What fails for one segment is logged, and all else is done; where that one is needed, it is raised afterwards:
         ProgramFailed, OSError.
         """
-        nics_by_segment: dict[SegmentPlan, list[NicPlan]] = {}
-        for nic in nics:
-            nics_by_segment.setdefault(nic.segment, []).append(nic)
+        nics_by_segment = grouped((nic.segment, nic) for nic in nics)
         keys = {segment.key for segment in nics_by_segment}
         folders = list(self._folder.iterdir()) if self._folder.exists() else []
         steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
