@@ -45,6 +45,20 @@ async def test_an_automatic_subnet_takes_its_addresses_with_it(cloud: Cloud) -> 
     await assert_books_agree(cloud.networks.database)
 
 
+async def test_guests_on_other_segments_are_told_that_an_automatic_subnet_is_gone(cloud: Cloud) -> None:
+    """They had a route to it."""
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/24", "10.2.0.0/24")
+    await cloud.subnet(network, "2001:db8:1::/64", rack1, **SLAAC)
+    going = await cloud.subnet(network, "2001:db8:2::/64", rack2, **SLAAC)
+    server_id = cloud.networks.env.new_uuid()
+    await create(cloud, network, device_id=server_id, device_owner="compute:nova", host="h1")
+    await reconcile_once(cloud.networks)
+    cloud.compute.told.clear()
+    await subnets.delete_subnet(cloud.networks, going.id)
+    await reconcile_once(cloud.networks)
+    assert [change.server_id for change in cloud.compute.told] == [server_id]
+
+
 async def test_a_routers_interface_keeps_its_automatic_subnet_and_all_addresses(cloud: Cloud) -> None:
     network = await cloud.network()
     subnet = await cloud.subnet(network, "2001:db8::/64", **SLAAC)

@@ -43,7 +43,7 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
     if not notices:
         return 0
     crash_point("port.before-tell")
-    await networks.compute.ports_changed(list(notices.values()))
+    await networks.compute.ports_changed(list(dict.fromkeys(notices.values())))
     crash_point("port.after-tell")
     async with networks.database.transaction() as tx:
         await store.delete_notices(tx, list(notices))

@@ -251,9 +251,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
                 f"{who} have addresses in subnet {subnet_id}: delete them first. Where none is shown, guests still "
                 "have NICs that their servers lost: repeat the request once their hosts have let them go."
             )
-        await resources.delete(tx, "subnet", [subnet_id])
-        await resources.touch(tx, "network", [subnet.network_id])
-        await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
+        await _delete(tx, subnet)
         return Taken(provider_uuids=[subnet.provider_uuid])
 
     in_use = f"Servers are being built with addresses of subnet {subnet_id}: delete them first."
@@ -277,12 +275,18 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
         subnet = await _lock_subnet(tx, subnet_id, revision)
         if not ports_locked.keys() >= set(await address_rows.list_subnet_ports(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
-        await resources.delete(tx, "subnet", [subnet.id])
+        await _delete(tx, subnet)
         servers = await _drop_addresses(tx, subnet, ports_locked.values())
-        await resources.touch(tx, "network", [subnet.network_id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
+
+
+async def _delete(tx: Connection, subnet: Subnet) -> None:
+    """Delete a locked subnet, but for its addresses. Guests on other segments have no route to it any more."""
+    await resources.delete(tx, "subnet", [subnet.id])
+    await resources.touch(tx, "network", [subnet.network_id])
+    await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
 
 
 async def _drop_addresses(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
