@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from roost.compute.model.cloud import Flavor
-from roost.compute.model.work import Move, MoveKind, Plan, ServerChange, Stage, Work
-from roost.conductor.context import end_of
-from roost.conductor.holdings import address_part, held_by_move, host_part, moved_server
+from roost.compute.model.work import Failure, Move, MoveKind, Plan, ServerChange, Stage, Work
+from roost.conductor.context import end_of, given_up, sent_elsewhere
+from roost.conductor.holdings import address_part, claim_of, held_by_move, host_part, moved_server
 from roost.seams.compute import RequestSpec
+from roost.seams.placement import ConsumerClaim, ConsumerState, ConsumerType
 
 SPEC, LARGER = RequestSpec(vcpus=1, memory_mb=1, disk_gb=1), RequestSpec(vcpus=2, memory_mb=2, disk_gb=2)
 FLAVOR = Flavor(id="1", name="small", vcpus=1, ram_mb=1, disk_gb=1)
@@ -49,10 +50,33 @@ def test_a_server_whose_ports_moved_is_not_a_build(kind: MoveKind) -> None:
     assert moved.task_state
 
 
-@pytest.mark.parametrize(("moving", "stage"), [(None, Stage.FAIL), (move(), Stage.RESTORE)])
-def test_a_build_that_comes_to_its_end_fails_and_a_move_is_taken_back(moving: Move | None, stage: Stage) -> None:
-    work = Work(
-        server_id="s", stage=Stage.RETRY, attempt=1, failures=3, excluded_hosts=(), placed=None, failure=None,
+def work(moving: Move | None = None) -> Work:
+    return Work(
+        server_id="s", stage=Stage.RETRY, attempt=1, failures=3, excluded_hosts=("h0",), placed=None, failure=None,
         deleting=False, name="web", project_id="p", user_id="u", spec=SPEC, active=True, move=moving,
     )  # fmt: skip
-    assert end_of(work) is stage
+
+
+@pytest.mark.parametrize(("moving", "stage"), [(None, Stage.FAIL), (move(), Stage.RESTORE)])
+def test_a_build_that_comes_to_its_end_fails_and_a_move_is_taken_back(moving: Move | None, stage: Stage) -> None:
+    assert end_of(work(moving)) is stage
+    change = given_up(work(moving), "it is down", host="h1")
+    assert (change.stage, change.failure, change.keep) == (stage, Failure(message="it is down", host="h1"), True)
+    assert (change.attempt, change.failures, change.excluded_hosts) == (1, 3, ("h0",))
+
+
+def test_a_host_that_failed_is_left_out_and_counts_as_an_attempt() -> None:
+    change = sent_elsewhere(work(), "it is full", host="h1")
+    assert (change.stage, change.failure, change.keep) == (Stage.RETRY, Failure(message="it is full", host="h1"), True)
+    assert (change.attempt, change.failures, change.excluded_hosts) == (1, 4, ("h0", "h1"))
+
+
+@pytest.mark.parametrize("generation", [None, 7])
+def test_a_claim_is_refused_once_its_consumer_has_changed(generation: int | None) -> None:
+    known = generation and ConsumerState(
+        consumer_uuid="c", generation=generation, consumer_type="PORT", project_id="p", user_id="u", allocations={}
+    )
+    claim = claim_of(work(), "c", ConsumerType.PORT, known or None, HERE)
+    assert claim == ConsumerClaim(
+        consumer_uuid="c", generation=generation, consumer_type="PORT", project_id="p", user_id="u", allocations=HERE
+    )

@@ -5,8 +5,8 @@
 
 from collections.abc import Mapping, Sequence, Set
 
-from roost.compute.model.work import Failure, MoveKind, Placed, ServerChange, Stage, StageChange, Work
-from roost.conductor.context import Build, Lease, staged
+from roost.compute.model.work import MoveKind, Placed, ServerChange, Stage, StageChange
+from roost.conductor.context import Build, Lease, given_up, sent_elsewhere, staged
 from roost.conductor.holdings import moved_server
 from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports, ports_held
@@ -117,39 +117,24 @@ def _launch(
     placed = work.placed
     assert placed is not None, "place comes before bind"
     refused = [answer for answer in answers if isinstance(answer, BindRefused)]
+    message = f"a port could not be bound on {placed.host}: {refused[0].reason}" if refused else ""
     if refused and work.move is not None and work.move.kind is MoveKind.LIVE:
-        return _after_copy(work, placed, ports, refused)
+        # Not to `place`, for its guest is claimed here. What only changed is looked at again; a port that has lost its
+        # address is given none on the way.
+        lost = [port.id for port in ports if port.needs_address and port.id not in placed.providers_by_port]
+        changed = all(answer.changed for answer in refused) and not lost
+        return staged(work, Stage.BIND) if changed else given_up(work, message, host=placed.host)
     if refused and all(answer.changed for answer in refused):
         # A conductor that lost its lease changed it after this one had looked: the host did not fail, so look again.
         return staged(work, Stage.PLACE)
     if refused:
-        failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
-        return staged(
-            work,
-            Stage.RETRY,
-            failures=work.failures + 1,
-            excluded_hosts=(*work.excluded_hosts, placed.host),
-            failure=failure,
-            keep=True,
-        )
+        return sent_elsewhere(work, message, host=placed.host)
     info = [
         port_information(build, port, networks, answer)
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
     return ask_host(build, info, lease, note=_note(placed, answers))
-
-
-def _after_copy(work: Work, placed: Placed, ports: Sequence[Port], refused: Sequence[BindRefused]) -> StageChange:
-    """Return where a live migration goes whose ports are not bound: not to `place`, for its guest is claimed here.
-
-    What only changed is looked at again; a port that has lost its address is given none on the way.
-    """
-    lost = [port.id for port in ports if port.needs_address and port.id not in placed.providers_by_port]
-    if all(answer.changed for answer in refused) and not lost:
-        return staged(work, Stage.BIND)
-    failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
-    return staged(work, Stage.RESTORE, failure=failure, keep=True)
 
 
 def ask_host(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str | None = None) -> StageChange:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from roost.compute.model.work import LOCAL_CREDENTIALS, BuildOrder, Credentials, Stage, StageChange, Work
+from roost.compute.model.work import LOCAL_CREDENTIALS, BuildOrder, Credentials, Failure, Stage, StageChange, Work
 from roost.compute.service import Compute
 from roost.compute.service.work import change_stages, list_held
 from roost.conductor.settings import ConductorSettings
@@ -121,6 +121,23 @@ class OldAgents(Protocol):
 
     async def ask(self, lease: Lease, builds: Sequence[Build]) -> list[Build]:
         """Send servers to hosts whose agents make or bind their ports."""
+
+
+def given_up(work: Work, message: str, *, host: str | None = None) -> StageChange:
+    """Return the change of `work` to its end, since nothing more can be tried, for that reason."""
+    return staged(work, end_of(work), failure=Failure(message=message, host=host), keep=True)
+
+
+def sent_elsewhere(work: Work, message: str, *, host: str) -> StageChange:
+    """Return the change after an attempt that failed on that host, for that reason: another host is to be chosen."""
+    return staged(
+        work,
+        Stage.RETRY,
+        failures=work.failures + 1,
+        excluded_hosts=(*work.excluded_hosts, host),
+        failure=Failure(message=message, host=host),
+        keep=True,
+    )
 
 
 def end_of(work: Work) -> Stage:

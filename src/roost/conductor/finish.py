@@ -5,10 +5,10 @@ Claims and addresses are given back only when no host can have a guest of the se
 
 from collections.abc import Sequence
 
-from roost.compute.model.work import Failure, ServerChange, Stage
+from roost.compute.model.work import ServerChange, Stage
 from roost.compute.service.nics import refresh_ports
 from roost.compute.service.work import list_launches, withdraw_guests
-from roost.conductor.context import Build, Lease, end_of, staged
+from roost.conductor.context import Build, Lease, given_up, staged
 from roost.conductor.launches import judge_launches
 from roost.conductor.moves import settle_moves, trim_claims
 from roost.platform.crash import crash_point
@@ -56,8 +56,7 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             f"Exceeded maximum number of retries: {work.failures} attempt{'' if work.failures == 1 else 's'} failed, "
             f"on {', '.join(work.excluded_hosts)}. The last one: {last}"
         )
-        failure = Failure(message=message, host=work.failure.host if work.failure else None)
-        changes.append(staged(work, end_of(work), failure=failure, keep=True))
+        changes.append(given_up(work, message, host=work.failure.host if work.failure else None))
     return (await lease.advance([Build(build.work) for build in builds], changes)).going_on
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from roost.compute.model.work import Move, MoveKind, ServerChange
-from roost.seams.placement import IPV4_ADDRESS, Allocations
+from roost.compute.model.work import Move, MoveKind, ServerChange, Work
+from roost.seams.placement import IPV4_ADDRESS, Allocations, ConsumerClaim, ConsumerState, ConsumerType
 
 ENDED = {
     MoveKind.MIGRATE: "finished",
@@ -45,6 +45,23 @@ def host_part(allocations: Allocations) -> dict[str, Mapping[str, int]]:
 def address_part(allocations: Allocations) -> dict[str, Mapping[str, int]]:
     """Return the addresses of flat networks that a server claims itself."""
     return {uuid: resources for uuid, resources in allocations.items() if set(resources) == {IPV4_ADDRESS}}
+
+
+def claim_of(
+    work: Work, uuid: str, kind: ConsumerType, state: ConsumerState | None, allocations: Allocations
+) -> ConsumerClaim:
+    """Return the claim with which a consumer of the server's holds this, unless it changed since it was read.
+
+    uuid: the server's, its move's or a port's. state: as it was read; None where there was none.
+    """
+    return ConsumerClaim(
+        consumer_uuid=uuid,
+        generation=state.generation if state else None,
+        consumer_type=kind.value,
+        project_id=work.project_id,
+        user_id=work.user_id,
+        allocations=allocations,
+    )
 
 
 def held_by_move(move: Move, wanted: Allocations) -> dict[str, dict[str, int]]:

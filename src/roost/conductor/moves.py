@@ -29,14 +29,14 @@ from roost.compute.model.work import (
 from roost.compute.service.moves import fence_guests, list_guests, withdraw_elsewhere
 from roost.compute.service.nics import refresh_ports
 from roost.compute.service.work import list_launches
-from roost.conductor.context import Build, Lease, staged
-from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, host_part
+from roost.conductor.context import Build, Lease, given_up, sent_elsewhere, staged
+from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, claim_of, host_part
 from roost.conductor.launches import begin_wait_s, judge_launches
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.conductor.readdress import may_readdress
 from roost.platform.crash import crash_point
 from roost.seams.network import BindRefused, PortBind
-from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
 
 async def hold(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -76,8 +76,8 @@ async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             move = replace(_move(build), status="post-migrating")
             changes.append(staged(build.work, Stage.STOP, move=move, keep=True))
         elif launch.host_down:
-            failure = Failure(message=f"{launch.host} did not take over the server's memory", host=launch.host)
-            changes.append(staged(build.work, Stage.RESTORE, failure=failure, keep=True))
+            message = f"{launch.host} did not take over the server's memory"
+            changes.append(given_up(build.work, message, host=launch.host))
         elif launch.asked_s < begin_wait_s(conductor.settings):
             left_s = begin_wait_s(conductor.settings) - launch.asked_s
             changes.append(staged(build.work, Stage.COPY, delay_s=left_s))
@@ -104,13 +104,8 @@ async def _begin_copies(lease: Lease, builds: Sequence[Build]) -> list[StageChan
             continue
         refusals = [answer for port in ports[work.server_id] if (answer := answers[port.id, host])]
         if refusals:
-            failure = Failure(message=f"a port could not be bound on {host}: {refusals[0]}", host=host)
-            excluded = (*work.excluded_hosts, host)
-            changes.append(
-                staged(
-                    work, Stage.RETRY, failures=work.failures + 1, failure=failure, excluded_hosts=excluded, keep=True
-                )
-            )
+            message = f"a port could not be bound on {host}: {refusals[0]}"
+            changes.append(sent_elsewhere(work, message, host=host))
             continue
         changes.append(
             staged(
@@ -146,11 +141,9 @@ async def stop(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             changes.append(staged(work, Stage.BIND, move=moving, keep=True))
         elif _move(build).kind is MoveKind.EVACUATE and work.server_id not in fenced:
             why = "may still run its guest" if guest.host_down else "is up again"
-            failure = Failure(message=f"host {source} {why}: its servers are not evacuated", host=source)
-            changes.append(staged(work, Stage.RESTORE, failure=failure, keep=True))
+            changes.append(given_up(work, f"host {source} {why}: its servers are not evacuated", host=source))
         elif guest.host_down or guest.lost:
-            failure = Failure(message=f"host {source} does not stop the server: it is down", host=source)
-            changes.append(staged(work, Stage.RESTORE, failure=failure, keep=True))
+            changes.append(given_up(work, f"host {source} does not stop the server: it is down", host=source))
         else:
             guests_wanted = {guest.host: "stopped"}
             changes.append(staged(work, Stage.STOP, guests_wanted=guests_wanted, delay_s=conductor.settings.recheck_s))
@@ -343,21 +336,8 @@ def _taken_back(build: Build, consumers: dict[str, ConsumerState]) -> list[Consu
     if move.plan.held is None:  # nothing was changed yet
         return [own.claiming(own.allocations)] if own else []
     back = {**move.plan.held, **address_part(own.allocations if own else {})}
-    claims = [_claim(build.work, build.work.server_id, ConsumerType.INSTANCE, own, back)] if own or back else []
+    claims = [claim_of(build.work, build.work.server_id, ConsumerType.INSTANCE, own, back)] if own or back else []
     return claims + ([moved.claiming({})] if moved else [])
-
-
-def _claim(
-    work: Work, uuid: str, kind: ConsumerType, state: ConsumerState | None, allocations: Allocations
-) -> ConsumerClaim:
-    return ConsumerClaim(
-        consumer_uuid=uuid,
-        generation=state.generation if state else None,
-        consumer_type=kind.value,
-        project_id=work.project_id,
-        user_id=work.user_id,
-        allocations=allocations,
-    )
 
 
 async def offload(lease: Lease, builds: Sequence[Build]) -> list[Build]:

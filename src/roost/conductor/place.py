@@ -11,8 +11,8 @@ from roost.compute.model.work import WORK_CHANNEL, Failure, MoveKind, Placed, St
 from roost.compute.service.aggregates import list_with_metadata
 from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
-from roost.conductor.context import Build, Lease, end_of, staged
-from roost.conductor.holdings import held_by_move
+from roost.conductor.context import Build, Lease, end_of, sent_elsewhere, staged
+from roost.conductor.holdings import claim_of, held_by_move
 from roost.conductor.hosts_first import add_addresses
 from roost.conductor.ports import ensure_ports
 from roost.conductor.readdress import claim_both, list_freeable, may_readdress
@@ -106,25 +106,14 @@ def _change_of(search: HostSearch, hosts_of_own_cells: Set[str]) -> StageChange:
         case Failure():
             return staged(work, end_of(work), failure=search.outcome, keep=True)
         case None if search.full_host is not None:
-            return _leave(search, search.full_host)
+            message = f"{search.full_host} has no free address on a network of the server"
+            return sent_elsewhere(work, message, host=search.full_host)
         case None:
             return staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S)
 
 
 def _is_over(search: HostSearch) -> bool:
     return search.outcome is not None or search.overtaken or search.full_host is not None
-
-
-def _leave(search: HostSearch, full_host: str) -> StageChange:
-    work = search.build.work
-    return staged(
-        work,
-        Stage.RETRY,
-        failures=work.failures + 1,
-        excluded_hosts=(*work.excluded_hosts, full_host),
-        failure=Failure(message=f"{full_host} has no free address on a network of the server", host=full_host),
-        keep=True,
-    )
 
 
 def _next_stage(search: HostSearch) -> Stage:
@@ -369,13 +358,6 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
     if work.move is not None:
         consumers.append((work.move.uuid, ConsumerType.MIGRATION, held_by_move(work.move, own)))
     return [state.claiming({} if search.leaving else state.allocations) for state in earlier] + [
-        ConsumerClaim(
-            consumer_uuid=uuid,
-            generation=search.consumers[uuid].generation if uuid in search.consumers else None,
-            consumer_type=consumer_type.value,
-            project_id=work.project_id,
-            user_id=work.user_id,
-            allocations=allocations,
-        )
+        claim_of(work, uuid, consumer_type, search.consumers.get(uuid), allocations)
         for uuid, consumer_type, allocations in consumers
     ]

@@ -6,8 +6,8 @@ they are made after that, by a conductor of the host's cell, and no client sees 
 
 from collections.abc import Sequence
 
-from roost.compute.model.work import Failure, Stage, StageChange
-from roost.conductor.context import Build, Lease, end_of, staged
+from roost.compute.model.work import Stage, StageChange
+from roost.conductor.context import Build, Lease, given_up, staged
 from roost.platform.crash import crash_point
 from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
@@ -76,7 +76,7 @@ def _sort_answers(
     changes = []
     for build, answer in zip(builds, answers, strict=True):
         if isinstance(answer, PortsRefused):
-            changes.append(staged(build.work, end_of(build.work), failure=Failure(message=answer.reason), keep=True))
+            changes.append(given_up(build.work, answer.reason))
         else:
             ports[build.work.server_id] = answer.ports
     return ports, changes
