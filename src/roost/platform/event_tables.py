@@ -30,6 +30,7 @@ from roost.platform.events import (
     repair_events,
 )
 from roost.platform.purging import purge
+from roost.platform.rows import in_schema
 
 PURGE_BATCH = 1000
 """Events that one transaction deletes."""
@@ -100,15 +101,13 @@ class EventTable:
 
     schema: str
 
-    def _sql(self, template: str) -> str:
-        """Return the statement for this service's table."""
-        return template.replace("{schema}", self.schema)
-
     async def write(self, tx: Connection, events: Sequence[Event]) -> None:
         """Write what the transaction changes; nothing and no statement where nothing happened."""
         if events:
             bounded = [replace(event, reason=event.reason[:REASON_CHARACTERS_MAX]) for event in events]
-            await tx.execute(self._sql(WRITE), msgspec.json.encode([asdict(event) for event in bounded]).decode())
+            await tx.execute(
+                in_schema(WRITE, self.schema), msgspec.json.encode([asdict(event) for event in bounded]).decode()
+            )
 
     async def list(
         self, tx: Connection, only: EventFilter, *, before: tuple[datetime, int] | None, limit: int
@@ -118,8 +117,8 @@ class EventTable:
         of_server = _having(server_id=only.server_id)
         own, of_caller = _having(request_id=only.request_id), _having(global_request_id=only.request_id)
         rows = await tx.fetch(
-            self._sql(LIST), only.kind, only.host, only.segment, of_server, own, of_caller, only.since, at, number,
-            limit,
+            in_schema(LIST, self.schema), only.kind, only.host, only.segment, of_server, own, of_caller, only.since,
+            at, number, limit,
         )  # fmt: skip
         return [self._kept(row) for row in rows]
 
@@ -143,7 +142,7 @@ class EventTable:
 
     async def find_time(self, tx: Connection, number: int) -> datetime | None:
         """Return when the event of that number was; None where it is not kept."""
-        at: datetime | None = await tx.fetchval(self._sql(FIND_TIME), number)
+        at: datetime | None = await tx.fetchval(in_schema(FIND_TIME, self.schema), number)
         return at
 
     async def purge(self, database: Database, *, keep_days: float, keep_rows: int) -> int:
@@ -154,7 +153,7 @@ class EventTable:
         return purged
 
     async def _purge(self, statement: str, bound: timedelta | float, tx: Connection, limit: int) -> int:
-        return count_changed(await tx.execute(self._sql(statement), bound, limit))
+        return count_changed(await tx.execute(in_schema(statement, self.schema), bound, limit))
 
 
 def _having(**fields: str | None) -> str | None:

@@ -28,7 +28,7 @@ from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.catalog import CatalogService
 from roost.platform.http_sessions import HttpSession, Query, Reply, Unanswered
 from roost.platform.metrics import TOKENS
-from roost.platform.settings import KeystoneSettings, PlacementClientSettings
+from roost.platform.settings import KeystoneSettings, KeystoneUser
 
 LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
 """Longer ones would be refused by Keystone's own server, which must not look like an outage."""
@@ -314,7 +314,7 @@ def _caller_of(token: _Token) -> Caller:
     )
 
 
-def credentials_body(settings: KeystoneSettings | PlacementClientSettings) -> dict[str, Any]:
+def credentials_body(settings: KeystoneUser) -> dict[str, Any]:
     """Return the body of POST /v3/auth/tokens."""
     if settings.application_credential_id:
         credential = {"id": settings.application_credential_id, "secret": settings.application_credential_secret}

@@ -6,7 +6,7 @@ So nothing remembers how far a destination got: what is there is still to be del
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.platform.database import Connection, count_changed
+from roost.platform.rows import in_schema
 
 REASON_CHARACTERS_MAX = 500
 
@@ -135,39 +136,31 @@ class Outbox:
     schema: str
     host: str = ""
     destinations: tuple[str, ...] = ()
-    _statements: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-
-    def _sql(self, template: str) -> str:
-        """Return the statement for this service's tables."""
-        statement = self._statements.get(template)
-        if statement is None:
-            statement = self._statements[template] = template.replace("{schema}", self.schema)
-        return statement
 
     async def write(self, tx: Connection, notifications: Sequence[Notification]) -> None:
         """Write what the transaction changes, in order. The locks of the subjects are held."""
         if notifications:
             bodies = [msgspec.json.encode(notification).decode() for notification in notifications]
             subjects = [notification.subject for notification in notifications]
-            await tx.execute(self._sql(WRITE), subjects, bodies, list(self.destinations))
+            await tx.execute(in_schema(WRITE, self.schema), subjects, bodies, list(self.destinations))
 
     async def drop_surplus(self, tx: Connection, destination: str, *, rows_max: int) -> int:
         """Delete the oldest rows above rows_max; return how many."""
-        return count_changed(await tx.execute(self._sql(DROP_SURPLUS), destination, rows_max))
+        return count_changed(await tx.execute(in_schema(DROP_SURPLUS, self.schema), destination, rows_max))
 
     async def lease(self, tx: Connection, destination: str, *, owner: str, lease_s: float) -> bool:
         """Take or renew the lease on a destination; False while another has it, or nothing is to be tried yet."""
-        return bool(await tx.fetchval(self._sql(LEASE), destination, owner, lease_s))
+        return bool(await tx.fetchval(in_schema(LEASE, self.schema), destination, owner, lease_s))
 
     async def list_waiting(self, tx: Connection, destination: str, *, limit: int) -> list[Waiting]:
         """Return what to deliver next, in the order in which it was written."""
-        rows = await tx.fetch(self._sql(LIST_WAITING), destination, limit)
+        rows = await tx.fetch(in_schema(LIST_WAITING, self.schema), destination, limit)
         return [Waiting(row["id"], _decoder.decode(row["notification"])) for row in rows]
 
     async def delete_delivered(self, tx: Connection, destination: str, ids: Sequence[int]) -> None:
         """Forget what was received."""
         if ids:
-            await tx.execute(self._sql(DELETE_DELIVERED), destination, ids)
+            await tx.execute(in_schema(DELETE_DELIVERED, self.schema), destination, ids)
 
     async def put_off(
         self,
@@ -182,27 +175,29 @@ class Outbox:
         if not reasons_by_id:
             return 0
         rows = await tx.fetch(
-            self._sql(PUT_OFF), destination, list(reasons_by_id), list(reasons_by_id.values()), wait_max_s,
+            in_schema(PUT_OFF, self.schema), destination, list(reasons_by_id), list(reasons_by_id.values()), wait_max_s,
             REASON_CHARACTERS_MAX, park_after_s,
         )  # fmt: skip
         return sum(row["parked"] for row in rows)
 
     async def note_answer(self, tx: Connection, destination: str) -> None:
         """Record that the destination is there."""
-        await tx.execute(self._sql(NOTE_ANSWER), destination)
+        await tx.execute(in_schema(NOTE_ANSWER, self.schema), destination)
 
     async def note_silence(
         self, tx: Connection, destination: str, reason: str, *, wait_max_s: float, park_after_s: float
     ) -> int:
         """Record that the destination is not there; it is tried later, later each time. Return how many were parked."""
-        await tx.execute(self._sql(NOTE_SILENCE), destination, reason, wait_max_s, REASON_CHARACTERS_MAX)
-        status = await tx.execute(self._sql(PARK_OLD), destination, park_after_s, reason, REASON_CHARACTERS_MAX)
+        await tx.execute(in_schema(NOTE_SILENCE, self.schema), destination, reason, wait_max_s, REASON_CHARACTERS_MAX)
+        status = await tx.execute(
+            in_schema(PARK_OLD, self.schema), destination, park_after_s, reason, REASON_CHARACTERS_MAX
+        )
         return count_changed(status)
 
     async def unpark(self, tx: Connection) -> int:
         """Make what was parked due again; return how many."""
-        return count_changed(await tx.execute(self._sql(UNPARK)))
+        return count_changed(await tx.execute(in_schema(UNPARK, self.schema)))
 
     async def list_destinations(self, tx: Connection) -> list[DestinationState]:
         """Return how each destination does for which something was ever written."""
-        return [DestinationState(**row) for row in await tx.fetch(self._sql(LIST_DESTINATIONS))]
+        return [DestinationState(**row) for row in await tx.fetch(in_schema(LIST_DESTINATIONS, self.schema))]

@@ -16,6 +16,7 @@ from msgspec import Struct
 from roost.platform.database import Connection, HasDatabase
 from roost.platform.errors import RoostError
 from roost.platform.quotas import Quotas, QuotaUsage, Usages, defaults_of, effective, limit_refusal, limited, usages_of
+from roost.platform.rows import in_schema
 
 EVERYBODY = ""
 """The project id of the quotas of all projects that have none of their own. No project has it."""
@@ -104,13 +105,13 @@ class QuotaTable:
                 usages = await self._read_usages(service, tx, project_id)
                 if refusal := limit_refusal(usages, quotas, self.too_small_text):
                     raise self.too_small(refusal)
-            await tx.execute(SET_OWN.format(schema=self.schema), project_id, list(quotas), list(quotas.values()))
+            await tx.execute(in_schema(SET_OWN, self.schema), project_id, list(quotas), list(quotas.values()))
             return (await self.get_maxima(service, tx, [project_id]))[project_id]
 
     async def delete(self, service: Service, project_id: str) -> bool:
         """Delete the project's own quotas, so that the defaults hold; return whether it had any."""
         async with service.database.transaction() as tx:
-            return bool(await tx.fetch(DELETE_OWN.format(schema=self.schema), project_id))
+            return bool(await tx.fetch(in_schema(DELETE_OWN, self.schema), project_id))
 
     async def get_maxima(
         self,
@@ -123,7 +124,7 @@ class QuotaTable:
         defaults = {name: n for name, n in self.defaults(service).items() if resources is None or name in resources}
         projects = None if project_ids is None else [EVERYBODY, *project_ids]
         own: dict[str, dict[str, int]] = {}
-        for row in await tx.fetch(LIST_OWN.format(schema=self.schema), projects, list(defaults)):
+        for row in await tx.fetch(in_schema(LIST_OWN, self.schema), projects, list(defaults)):
             own.setdefault(row["project_id"], {})[row["resource"]] = row["maximum"]
         layers = (defaults, own.pop(EVERYBODY, {}))
         named = own if project_ids is None else project_ids
@@ -131,7 +132,7 @@ class QuotaTable:
 
     async def lock(self, tx: Connection, project_ids: Collection[str]) -> None:
         """Let only one transaction at a time make something for each of these. After networks, before what is made."""
-        await tx.fetch(LOCK_PROJECTS.format(schema=self.schema), list(project_ids), self.lock_space)
+        await tx.fetch(in_schema(LOCK_PROJECTS, self.schema), list(project_ids), self.lock_space)
 
     async def lock_limited(self, tx: Connection, maxima: Mapping[str, Quotas]) -> Usages:
         """Lock those of the projects that have a limit, and return what they have.

@@ -41,6 +41,12 @@ def columns_of(rows: Iterable[Sequence[Any]], count: int = 0) -> list[list[Any]]
 
 
 @cache
+def in_schema(template: str, schema: str) -> str:
+    """Return a statement for the tables of one service. template: it, with {schema} in the place of their schema."""
+    return template.replace("{schema}", schema)
+
+
+@cache
 def _arrays(kind: type) -> list[str]:
     """Return the fields that are tuples, or may be; looked at instead of every value of every row."""
     types = {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(kind)}

@@ -74,14 +74,13 @@ class MetricsSettings(Struct, frozen=True, kw_only=True):
         return token
 
 
-class KeystoneSettings(Struct, frozen=True, kw_only=True):
-    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens.
+class KeystoneUser(Struct, frozen=True, kw_only=True):
+    """A user of a Keystone: by password, in a project, or by application credential.
 
     user_domain_id, project_domain_id: count where they are given, else the names.
     """
 
     auth_url: str = ""
-    www_authenticate_uri: str = ""
     username: str = ""
     password: str = ""
     user_domain_id: str = ""
@@ -91,11 +90,17 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
     project_domain_name: str = "Default"
     application_credential_id: str = ""
     application_credential_secret: str = ""
+    cafile: str = ""
+    insecure: bool = False
+
+
+class KeystoneSettings(KeystoneUser, frozen=True, kw_only=True):
+    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens."""
+
+    www_authenticate_uri: str = ""
     service_token_roles: tuple[str, ...] = ("service",)
     token_cache_s: Annotated[float, Meta(ge=1)] = 300
     timeout_s: Annotated[float, Meta(gt=0)] = 10
-    cafile: str = ""
-    insecure: bool = False
 
     def check(self) -> None:
         """Raise BadRequest, which names the option, for what cannot work."""
@@ -111,27 +116,15 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
         check_cafile(self.cafile, section="keystone")
 
 
-class PlacementClientSettings(Struct, frozen=True, kw_only=True):
+class PlacementClientSettings(KeystoneUser, frozen=True, kw_only=True):
     """The section `[placement_client]` of roost.toml: the Placement service that Roost uses instead of its own ledger.
 
-    url: its endpoint; "": the ledger next door. auth_url and what follows: a user of Keystone; token: sent as it is.
+    url: its endpoint; "": the ledger next door. Who asks is a user of Keystone; token: sent as it is instead.
     timeout_s: of one request; what is tried again is given up after about as long. connections_max: of each process.
     """
 
     url: str = ""
-    auth_url: str = ""
-    username: str = ""
-    password: str = ""
-    user_domain_id: str = ""
-    user_domain_name: str = "Default"
-    project_name: str = "service"
-    project_domain_id: str = ""
-    project_domain_name: str = "Default"
-    application_credential_id: str = ""
-    application_credential_secret: str = ""
     token: str = ""
-    cafile: str = ""
-    insecure: bool = False
     timeout_s: Annotated[float, Meta(gt=0)] = 30
     connections_max: Annotated[int, Meta(ge=1, le=1000)] = 16
 
