@@ -45,7 +45,7 @@ AGE = "roost_neutron_round_age_seconds"
 async def _adopt(dsn: str, *, as_json: bool = True, dry_run: bool = False) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=200)
     target = LedgerTarget(data_dir=None, database=dsn, pg_bin=None)
-    status = await adopt(target, console, config=None, dry_run=dry_run, as_json=as_json)
+    status = await adopt(target, console, dry_run=dry_run, as_json=as_json)
     assert isinstance(console.file, io.StringIO)
     return status, console.file.getvalue()
 

@@ -21,14 +21,11 @@ from roost.cli.managing.guest_commands import check_server, guests_app
 from roost.cli.managing.host_commands import host_app
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.managing.manage_options import (
-    ConfigFile,
-    DatabaseUrl,
-    DataDir,
     DifferencesAsJson,
     DryRun,
-    PgBin,
     ask_at_work,
     confirm,
+    on_database,
     run_manage,
     run_with_status,
 )
@@ -68,12 +65,11 @@ def main() -> None:
 
 
 @app.command("import-placement", cls=PlainCommand)
+@on_database
 def _import_placement(
     source_url: Annotated[str, typer.Option("--from", metavar="URL", help="The Placement API to read.")],
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only Roost has: providers, consumers, custom names.")
@@ -100,7 +96,6 @@ def _import_placement(
     """
     from roost.cli.managing.importing import import_placement
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
     work = import_placement(
@@ -117,12 +112,11 @@ def _import_placement(
 
 
 @app.command("export-placement", cls=PlainCommand)
+@on_database
 def _export_placement(
     target_url: Annotated[str, typer.Option("--to", metavar="URL", help="The Placement API to write.")],
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
@@ -150,12 +144,11 @@ def _export_placement(
     """
     from roost.cli.managing.exporting import export_placement
 
-    source = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not target_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--to {target_url}: expected a URL such as http://placement.example/placement")
     say = typer.echo if as_json else None
     work = export_placement(
-        target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete,
+        target_url, target, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete,
         port_claims=not without_port_claims, say=say,
     )  # fmt: skip
     raise typer.Exit(run_manage(work))
@@ -166,11 +159,10 @@ app.command("check-config", cls=StatusCommand)(config_commands.check_config)
 
 
 @app.command("audit", cls=StatusCommand)
+@on_database
 def _audit(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     repair: Annotated[bool, typer.Option("--repair", help="Put it right, after showing what.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every drift as one JSON object; never asks.")] = False,
@@ -184,22 +176,15 @@ def _audit(
     """
     from roost.cli.managing.audit import audit
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     question = partial(ask_at_work, "Repair what can be?") if asks else None
-    work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=question)
+    work = audit(target, table_console(), repair=repair, as_json=as_json, confirm=question)
     run_with_status(work)
 
 
 @app.command("adopt", cls=StatusCommand)
-def _adopt(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
-    dry_run: DryRun = False,
-    as_json: DifferencesAsJson = False,
-) -> None:
+@on_database
+def _adopt(*, target: LedgerTarget, dry_run: DryRun = False, as_json: DifferencesAsJson = False) -> None:
     """Make the ledger count the addresses that a running Neutron's ports have, as `roost serve --with-neutron` does.
 
     Which Neutron says the section [neutron] of the roost.toml, or ROOST_NEUTRON_URL. It may be repeated.
@@ -212,20 +197,18 @@ def _adopt(
     """
     from roost.cli.managing.adopt import adopt
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     console = table_console()
-    work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json)
+    work = adopt(target, console, dry_run=dry_run, as_json=as_json)
     run_with_status(work)
 
 
 @app.command("destroy-guest", cls=PlainCommand)
+@on_database
 def _destroy_guest(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The id of the guest's server.")],
     host: Annotated[str, typer.Option(help="The host that has the guest.")],
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
     """Order a host to destroy a guest that this database does not know: the same as `guests destroy`.
@@ -236,20 +219,18 @@ def _destroy_guest(
     """
     from roost.cli.managing.guests import destroy_guest
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     if not yes:
         confirm(f"Destroy the guest of server {server} on host {host}?")
-    raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
+    raise typer.Exit(run_manage(destroy_guest(target, server, host)))
 
 
 @placement_app.command("sync_aggregates", cls=StatusCommand)
 @app.command("sync_placement_aggregates", cls=StatusCommand)
+@on_database
 def _sync_aggregates(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     prune: Annotated[
         bool, typer.Option("--prune", help="Also take providers out of aggregates that Roost put them into.")
     ] = False,
@@ -273,11 +254,9 @@ def _sync_aggregates(
     """
     from roost.cli.managing import aggregates
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = aggregates.sync(
         target,
         table_console(),
-        config=config,
         prune=prune,
         dry_run=dry_run,
         hosts=host or [],
@@ -289,6 +268,7 @@ def _sync_aggregates(
 
 
 @app.command("set_allocation_ratio", cls=PlainCommand)
+@on_database
 def _set_allocation_ratio(
     aggregate: Annotated[str, typer.Option(metavar="NAME|UUID", help="Whose hosts, now and later.")],
     resource_class: Annotated[ResourceClass, typer.Option(help="Of which inventory.")],
@@ -296,10 +276,8 @@ def _set_allocation_ratio(
         float | None, typer.Option(min=0.000001, max=999999.0, help="How much more than there is may be claimed: 1.5.")
     ] = None,
     unset: Annotated[bool, typer.Option("--unset", help="The default again.")] = False,
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
 ) -> None:
     """Set the allocation ratio of a host aggregate: hosts have it as long as they are in it.
 
@@ -311,11 +289,9 @@ def _set_allocation_ratio(
 
     if (allocation_ratio is None) != unset:
         raise typer.BadParameter("expected --allocation-ratio or --unset, one of them")
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = aggregates.set_ratio(
         target,
         table_console(),
-        config=config,
         aggregate=aggregate,
         resource_class=resource_class.value,
         ratio=allocation_ratio,
@@ -324,11 +300,10 @@ def _set_allocation_ratio(
 
 
 @app.command("notifications", cls=PlainCommand)
+@on_database
 def _notifications(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     retry_parked: Annotated[
         bool, typer.Option("--retry-parked", help="Have what was given up tried again, for another day.")
     ] = False,
@@ -342,17 +317,15 @@ def _notifications(
     """
     from roost.cli.managing import notifications
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     work = notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)
     raise typer.Exit(run_manage(work))
 
 
 @db_app.command("upgrade", cls=PlainCommand)
+@on_database
 def _upgrade_db(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     expand: Annotated[bool, typer.Option("--expand", help="Only add: an older release goes on beside.")] = False,
 ) -> None:
     """Bring the database up to date for this release: both steps, or only the one that an older release survives.
@@ -363,16 +336,14 @@ def _upgrade_db(
     """
     from roost.cli.managing import upgrading
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     run_manage(upgrading.upgrade(target, table_console(), expand=expand))
 
 
 @db_app.command("check", cls=PlainCommand)
+@on_database
 def _check_db(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Say how far the database is, which step comes next, and who still uses an older release.
@@ -383,16 +354,14 @@ def _check_db(
     """
     from roost.cli.managing import upgrading
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     raise typer.Exit(run_manage(upgrading.check(target, table_console(), as_json=as_json)))
 
 
 @status_app.command("upgrade-check", cls=PlainCommand)
+@on_database
 def _upgrade_check(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as one JSON object.")] = False,
 ) -> None:
     """Say in which order servers are built and why, and what the next release will require.
@@ -403,18 +372,16 @@ def _upgrade_check(
     """
     from roost.cli.managing.upgrade_check import upgrade_check
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     configure_logging("manage")
-    work = upgrade_check(target, table_console(), config=config, as_json=as_json)
+    work = upgrade_check(target, table_console(), as_json=as_json)
     raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
 
 
 @status_app.command("neutron", cls=PlainCommand)
+@on_database
 def _status_neutron(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as one JSON object.")] = False,
 ) -> None:
     """Say whether servers of an existing OpenStack get hosts by the addresses of its Neutron, and what is in the way.
@@ -427,19 +394,17 @@ def _status_neutron(
     """
     from roost.cli.managing.neutron_status import neutron_status
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     configure_logging("manage")
-    work = neutron_status(target, table_console(), config=config, as_json=as_json)
+    work = neutron_status(target, table_console(), as_json=as_json)
     raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
 
 
 @app.command("heal_network_info", cls=StatusCommand)
+@on_database
 def _heal_network_info(
     server: Annotated[str | None, typer.Option(metavar="ID", help="Of this server.", show_default="all")] = None,
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     dry_run: DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every server that differed as JSON.")] = False,
 ) -> None:
@@ -454,10 +419,9 @@ def _heal_network_info(
     """
     from roost.cli.managing.network_info import heal
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if server is not None and not UUID.fullmatch(server):
         raise typer.BadParameter(f"--server {server}: expected the id of a server")
-    work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)
+    work = heal(target, table_console(), server=server, dry_run=dry_run, as_json=as_json)
     run_with_status(work)
 
 

@@ -7,7 +7,7 @@ from roost.cli.managing.audit_report import UNREAD, drift_document, print_drifts
 from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
-from roost.cli.settings import Config, read_settings
+from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import Round, run_round
 from roost.placement.service.neutron_view import NeutronView
@@ -22,7 +22,6 @@ async def adopt(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Config,
     dry_run: bool = False,
     as_json: bool = False,
 ) -> int:
@@ -30,7 +29,7 @@ async def adopt(
 
     Raises BadRequest for a configuration without Neutron, TargetRefused where there is no ledger of this version.
     """
-    settings = read_settings(config)
+    settings = read_settings(target.config)
     neutron = make_neutron(settings)
     try:
         async with open_existing(target, pool_size=POOL_SIZE, schemas=("placement",)) as database:

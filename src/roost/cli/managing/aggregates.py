@@ -8,7 +8,6 @@ from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
 from roost.cli.serving.cloud_wiring import CloudParts
-from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregate_sync import SyncReport
@@ -22,7 +21,6 @@ async def sync(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Config,
     prune: bool,
     dry_run: bool,
     hosts: list[str],
@@ -31,7 +29,7 @@ async def sync(
     as_json: bool,
 ) -> int:
     """Make placement mirror the host aggregates and print what was done; returns the exit status."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         compute = _cloud(records.cloud).compute
         with Bars() as bars:
             report = await sync_aggregates(
@@ -71,13 +69,12 @@ async def set_ratio(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Config,
     aggregate: str,
     resource_class: str,
     ratio: float | None,
 ) -> int:
     """Set, or with None unset, the allocation ratio of an aggregate's members; returns the exit status."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         compute = _cloud(records.cloud).compute
         host_aggregate = _find(await list_host_aggregates(compute), aggregate)
         metadata = {RATIO_KEYS[resource_class]: None if ratio is None else f"{ratio:.6f}".rstrip("0").rstrip(".")}

@@ -26,7 +26,7 @@ from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused, open_e
 from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.serving.neutron import make_neutron
 from roost.cli.serving.roles import SCHEMAS
-from roost.cli.settings import Config, read_settings
+from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.hosts import count_promising
@@ -68,7 +68,6 @@ async def audit(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Config = None,
     repair: bool = False,
     as_json: bool = False,
     confirm: Callable[[], bool] | None = None,
@@ -79,7 +78,7 @@ async def audit(
     ledger, or one of another version of Roost.
     """
     try:
-        return await _audit(target, console, config=config, repair=repair, as_json=as_json, confirm=confirm)
+        return await _audit(target, console, repair=repair, as_json=as_json, confirm=confirm)
     except NeutronUnavailable as error:
         print_unread(console, error, as_json=as_json)
         return UNREAD
@@ -89,12 +88,11 @@ async def _audit(
     target: LedgerTarget,
     console: Console,
     *,
-    config: Config,
     repair: bool,
     as_json: bool,
     confirm: Callable[[], bool] | None,
 ) -> int:
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         drifts = await records.audit(Repairs.NONE)
         gaps = [] if records.cloud is None else await list_gaps(records.cloud.networks)
         promising = (0, 0) if records.cloud is None else await count_promising(records.cloud.compute)
@@ -115,9 +113,9 @@ async def _audit(
 
 
 @asynccontextmanager
-async def open_records(target: LedgerTarget, config: Config) -> AsyncIterator[Records]:
+async def open_records(target: LedgerTarget) -> AsyncIterator[Records]:
     """Yield the records of the target's database. Raises TargetRefused where it is not of this version of Roost."""
-    settings = read_settings(config)
+    settings = read_settings(target.config)
     settings = settings.with_quotas(keystone=settings.has_keystone)
     async with open_existing(target, pool_size=POOL_SIZE) as database:
         missing = await list_missing(database, SCHEMAS)

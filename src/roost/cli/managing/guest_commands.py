@@ -7,7 +7,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, confirm, run_manage
+from roost.cli.managing.manage_options import confirm, on_database, run_manage
 from roost.cli.serving.option_checks import UUID
 from roost.cli.tables import table_console
 
@@ -21,13 +21,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]
 
 
 @guests_app.command("list", cls=PlainCommand)
-def _list_guests(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+@on_database
+def _list_guests(*, target: LedgerTarget, as_json: AsJson = False) -> None:
     """List the guests that agents list and nobody asked for, and what of their addresses is held.
 
     Exit status 0: there are none. 3: there are some.
@@ -36,19 +31,12 @@ def _list_guests(
     """
     from roost.cli.managing.guests import list_guests
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
-    raise typer.Exit(run_manage(list_guests(target, table_console(), config=config, as_json=as_json)))
+    raise typer.Exit(run_manage(list_guests(target, table_console(), as_json=as_json)))
 
 
 @guests_app.command("adopt", cls=PlainCommand)
-def _adopt_guest(
-    server: ServerId,
-    host: HostName = None,
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
-) -> None:
+@on_database
+def _adopt_guest(server: ServerId, host: HostName = None, *, target: LedgerTarget) -> None:
     """Make an unknown guest its server's: of a known server its attempt, else a new server of what its host lists.
 
     The server's size and addresses are claimed in one step. Where that cannot be, nothing changes, and the reason is
@@ -58,21 +46,13 @@ def _adopt_guest(
     """
     from roost.cli.managing.guests import adopt
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
-    raise typer.Exit(run_manage(adopt(target, table_console(), server, host, config=config)))
+    raise typer.Exit(run_manage(adopt(target, table_console(), server, host)))
 
 
 @guests_app.command("destroy", cls=PlainCommand)
-def _destroy_guest(
-    server: ServerId,
-    host: HostName = None,
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
-    yes: Yes = False,
-) -> None:
+@on_database
+def _destroy_guest(server: ServerId, host: HostName = None, *, target: LedgerTarget, yes: Yes = False) -> None:
     """Order a host to destroy a guest that this database does not know: an audit's `guest-unknown`.
 
     Its addresses are held until its host says that it is gone.
@@ -81,12 +61,11 @@ def _destroy_guest(
     """
     from roost.cli.managing.guests import destroy_guest
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check_server(server)
     where = f" on host {host}" if host else ""
     if not yes:
         confirm(f"Destroy the guest of server {server}{where}?")
-    raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
+    raise typer.Exit(run_manage(destroy_guest(target, server, host)))
 
 
 def check_server(server: str) -> None:

@@ -9,7 +9,6 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.audit_report import print_json
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
-from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.model.unknown_guests import UnknownGuest
 from roost.compute.rules.unknown_guests import describe_addresses
@@ -20,9 +19,9 @@ from roost.compute.service.unknown_guests import destroy_unknown_guest, list_unk
 NONE, SOME, DONE = 0, 3, 0
 
 
-async def list_guests(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
+async def list_guests(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
     """Print the unknown guests, and what of their addresses is held; return the exit status."""
-    async with open_compute(target, config) as compute:
+    async with open_compute(target) as compute:
         guests, chosen, answers = await list_unknown_guests(compute)
     sentences = [describe_addresses(guest, chosen, answers.get((guest.server_id, guest.host))) for guest in guests]
     if as_json:
@@ -39,22 +38,22 @@ async def list_guests(target: LedgerTarget, console: Console, *, config: Config,
     return SOME if guests else NONE
 
 
-async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None, *, config: Config) -> int:
+async def destroy_guest(target: LedgerTarget, server_id: str, host: str | None) -> int:
     """Order a host to destroy a guest that Roost did not ask for; return the exit status.
 
     host: None for the only one that has it. Raises TargetRefused, GuestNotFound, GuestWanted.
     """
-    async with open_compute(target, config) as compute:
+    async with open_compute(target) as compute:
         await destroy_unknown_guest(compute, server_id, host or await _find_host(compute, server_id))
     return DONE
 
 
-async def adopt(target: LedgerTarget, console: Console, server_id: str, host: str | None, *, config: Config) -> int:
+async def adopt(target: LedgerTarget, console: Console, server_id: str, host: str | None) -> int:
     """Make an unknown guest its server's; return the exit status. Raises TargetRefused, GuestNotFound, GuestNotAdopted.
 
     host: None for the only one that has it.
     """
-    async with open_compute(target, config) as compute:
+    async with open_compute(target) as compute:
         place = host or await _find_host(compute, server_id)
         await adopt_guest(compute, server_id, place)
     console.print(f"Server {server_id} is ACTIVE on host {place}.")
@@ -62,9 +61,9 @@ async def adopt(target: LedgerTarget, console: Console, server_id: str, host: st
 
 
 @asynccontextmanager
-async def open_compute(target: LedgerTarget, config: Config) -> AsyncIterator[Compute]:
+async def open_compute(target: LedgerTarget) -> AsyncIterator[Compute]:
     """Yield the compute service on the target's records. Raises TargetRefused."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         if records.cloud is None:
             raise TargetRefused("there are no hosts in the database")
         yield records.cloud.compute

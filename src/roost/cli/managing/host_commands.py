@@ -7,7 +7,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
+from roost.cli.managing.manage_options import on_database, run_manage
 from roost.cli.tables import table_console
 
 host_app = typer.Typer(
@@ -16,12 +16,11 @@ host_app = typer.Typer(
 
 
 @host_app.command("list", cls=PlainCommand)
+@on_database
 def _list_hosts(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only hosts that wait to be accepted.")] = False,
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     as_json: AsJson = False,
 ) -> None:
     """List the hosts: what they have and reach, and whether they get servers.
@@ -30,20 +29,18 @@ def _list_hosts(
     """
     from roost.cli.managing.hosts import list_hosts
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
-    run_manage(list_hosts(target, table_console(), waiting=waiting, config=config, as_json=as_json))
+    run_manage(list_hosts(target, table_console(), waiting=waiting, as_json=as_json))
 
 
 @host_app.command("accept", cls=PlainCommand)
+@on_database
 def _accept_hosts(
     hosts: Annotated[
         list[str],
         typer.Argument(metavar="NAME|PATTERN", help="A waiting host, or a pattern of them: rack1-*, * for all."),
     ],
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
 ) -> None:
     """Accept hosts that an agent registered and nobody declared, so that they get servers.
 
@@ -53,5 +50,4 @@ def _accept_hosts(
     """
     from roost.cli.managing.hosts import accept
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
-    run_manage(accept(target, table_console(), hosts, config=config))
+    run_manage(accept(target, table_console(), hosts))

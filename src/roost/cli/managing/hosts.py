@@ -8,7 +8,6 @@ from rich.console import Console
 from roost.cli.managing.audit_report import print_json
 from roost.cli.managing.guests import open_compute
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.model.cloud import Host
 from roost.compute.service import hosts as service
@@ -18,9 +17,9 @@ HEADINGS = ("host", "cell", "vcpus", "memory MB", "disk GB", "physical networks"
 NUMBERS = ("vcpus", "memory MB", "disk GB")
 
 
-async def list_hosts(target: LedgerTarget, console: Console, *, waiting: bool, config: Config, as_json: bool) -> None:
+async def list_hosts(target: LedgerTarget, console: Console, *, waiting: bool, as_json: bool) -> None:
     """Print the hosts by name. waiting: only those that wait. Raises TargetRefused."""
-    async with open_compute(target, config) as compute:
+    async with open_compute(target) as compute:
         hosts = [host for host in await service.list_hosts(compute) if host.waiting or not waiting]
     if as_json:
         print_json(console, msgspec.json.encode(hosts))
@@ -30,9 +29,9 @@ async def list_hosts(target: LedgerTarget, console: Console, *, waiting: bool, c
         print_rows(console, HEADINGS, [_columns(host) for host in hosts], numbers=NUMBERS)
 
 
-async def accept(target: LedgerTarget, console: Console, patterns: Sequence[str], *, config: Config) -> None:
+async def accept(target: LedgerTarget, console: Console, patterns: Sequence[str]) -> None:
     """Accept waiting hosts and name them. Raises TargetRefused, BadRequest, NoHostWaiting."""
-    async with open_compute(target, config) as compute:
+    async with open_compute(target) as compute:
         hosts = await accept_hosts(compute, patterns)
     console.print(f"Accepted: {', '.join(host.name for host in hosts)}")
 

@@ -2,7 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -10,6 +12,7 @@ import typer
 
 from roost.cli import endings
 from roost.cli.endings import BAD_INPUT, FAILED, Result
+from roost.cli.managing.ledger_target import LedgerTarget
 from roost.platform.errors import BadRequest, RoostError
 from roost.platform.logs import configure_logging
 
@@ -38,6 +41,28 @@ ConfigFile = Annotated[
         show_default="/etc/roost/roost.toml",
     ),
 ]
+
+
+_DATABASE_OPTIONS = {"data_dir": DataDir, "database": DatabaseUrl, "pg_bin": PgBin, "config": ConfigFile}
+
+
+def on_database(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with options, in the place of its parameter `target`, that name the database it works on."""
+
+    @wraps(command)
+    def run(*, data_dir: Any, database: Any, pg_bin: Any, config: Any, **others: Any) -> None:
+        command(target=LedgerTarget.choose(data_dir, database, pg_bin, config), **others)
+
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        if parameter.name == "target":
+            for name, kind in _DATABASE_OPTIONS.items():
+                parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+        else:
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+    vars(run)["__signature__"] = Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def confirm(question: str) -> None:

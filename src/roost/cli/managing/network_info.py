@@ -6,7 +6,6 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
-from roost.cli.settings import Config
 from roost.cli.tables import print_rows
 from roost.compute.service.network_info import Healed, heal_network_info, list_server_ids
 from roost.seams.compute import ServerPort
@@ -14,11 +13,9 @@ from roost.seams.compute import ServerPort
 DONE, DIFFERS = 0, 3
 
 
-async def heal(
-    target: LedgerTarget, console: Console, *, server: str | None, dry_run: bool, config: Config, as_json: bool
-) -> int:
+async def heal(target: LedgerTarget, console: Console, *, server: str | None, dry_run: bool, as_json: bool) -> int:
     """Rebuild, print what differed, return the exit status. server: None for all. Raises TargetRefused."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         if records.cloud is None:
             raise TargetRefused("there are no servers in the database")
         compute = records.cloud.compute

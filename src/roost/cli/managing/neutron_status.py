@@ -11,7 +11,7 @@ from roost.cli.managing.check_report import FAILURE, READY, WARNING, CheckResult
 from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
-from roost.cli.settings import Config, read_settings
+from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron_status import NeutronStatus, look_at_neutron
 from roost.platform.env import Env
@@ -22,12 +22,12 @@ ROUND_LATE_S = 60.0
 """An older round is late, unless rounds are that far apart: then it is one that is older than two of them."""
 
 
-async def neutron_status(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
+async def neutron_status(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
     """Make all checks and print them; return the exit status.
 
     Raises BadRequest for a configuration without Neutron, TargetRefused where there is no ledger of this version.
     """
-    settings = read_settings(config)
+    settings = read_settings(target.config)
     neutron = make_neutron(settings)
     try:
         async with open_existing(target, pool_size=POOL_SIZE, schemas=("placement",)) as database:

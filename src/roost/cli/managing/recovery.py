@@ -5,7 +5,6 @@ from rich.console import Console
 
 from roost.cli.managing.audit import Records, open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
-from roost.cli.settings import Config
 from roost.compute.rules.recoveries import recovery_sentence
 from roost.compute.service import Compute
 from roost.compute.service import recovery as service
@@ -13,9 +12,9 @@ from roost.compute.service import recovery as service
 DONE, WAITING = 0, 3
 
 
-async def show_recovery(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
+async def show_recovery(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
     """Print the recovery that is under way; return the exit status. Raises TargetRefused."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         recovery = await service.find_recovery(_compute_of(records))
     if as_json:
         console.file.write(msgspec.json.encode({"recovery": recovery}).decode() + "\n")
@@ -26,9 +25,9 @@ async def show_recovery(target: LedgerTarget, console: Console, *, config: Confi
     return DONE if recovery is None else WAITING
 
 
-async def end_recovery(target: LedgerTarget, console: Console, *, config: Config) -> int:
+async def end_recovery(target: LedgerTarget, console: Console) -> int:
     """End the recovery whatever was listed; return the exit status. Raises TargetRefused, NoRecovery."""
-    async with open_records(target, config) as records:
+    async with open_records(target) as records:
         recovery = await service.end_recovery(_compute_of(records))
     console.print(f"The records are believed again; {recovery.missing} hosts had not listed their guests.")
     return DONE

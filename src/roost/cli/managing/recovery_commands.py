@@ -7,7 +7,7 @@ import typer
 from roost.cli.asking.commands import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, confirm, run_manage
+from roost.cli.managing.manage_options import confirm, on_database, run_manage
 from roost.cli.tables import table_console
 
 recovery_app = typer.Typer(
@@ -16,13 +16,8 @@ recovery_app = typer.Typer(
 
 
 @recovery_app.command("show", cls=PlainCommand)
-def _show_recovery(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+@on_database
+def _show_recovery(*, target: LedgerTarget, as_json: AsJson = False) -> None:
     """Show whether the records went back in time, and which hosts are waited for.
 
     Until every host that is alive has listed its guests, nothing is launched, moved or given away.
@@ -33,16 +28,14 @@ def _show_recovery(
     """
     from roost.cli.managing.recovery import show_recovery
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
-    raise typer.Exit(run_manage(show_recovery(target, table_console(), config=config, as_json=as_json)))
+    raise typer.Exit(run_manage(show_recovery(target, table_console(), as_json=as_json)))
 
 
 @recovery_app.command("end", cls=PlainCommand)
+@on_database
 def _end_recovery(
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    config: ConfigFile = None,
+    *,
+    target: LedgerTarget,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
     """End the wait for hosts that list nothing. Addresses of their guests may be given to others.
@@ -51,7 +44,6 @@ def _end_recovery(
     """
     from roost.cli.managing.recovery import end_recovery
 
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     if not yes:
         confirm("Go on without what the hosts that are waited for have?")
-    run_manage(end_recovery(target, table_console(), config=config))
+    run_manage(end_recovery(target, table_console()))

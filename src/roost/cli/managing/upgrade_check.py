@@ -18,7 +18,7 @@ from roost.cli.managing.old_agents import (
     find_credentials,
     read_agents,
 )
-from roost.cli.settings import Config, read_settings
+from roost.cli.settings import read_settings
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import Heartbeat
 from roost.compute.service import Compute
@@ -59,10 +59,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     placement_required: bool = False
 
 
-async def upgrade_check(target: LedgerTarget, console: Console, *, config: Config, as_json: bool) -> int:
+async def upgrade_check(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
     """Make all checks and print them; return the exit status. Raises TargetRefused."""
-    settings = read_settings(config)
-    async with open_records(target, config) as records:
+    settings = read_settings(target.config)
+    async with open_records(target) as records:
         if records.cloud is None:
             raise TargetRefused("there are no servers in the database")
         facts = await _read(records.cloud.compute, records.cloud.networks, settings.network)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from roost.cli import endings
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.managing.ledger_target import LedgerTarget, open_ledger
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin
+from roost.cli.managing.manage_options import on_database
 from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.logs import configure_logging
@@ -40,9 +40,8 @@ class Check(Struct, frozen=True):
 
 
 @db_app.command("sync", cls=PlainCommand)
-def _sync(
-    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, config: ConfigFile = None
-) -> None:
+@on_database
+def _sync(target: LedgerTarget) -> None:
     """Bring the schemas that there are up to date, the ledger's at least; twice does no harm.
 
     `roost serve` does so itself when it starts.
@@ -50,19 +49,17 @@ def _sync(
     Example: `ROOST_DATABASE=postgresql://roost:PASSWORD@db.example/roost roost-manage placement db sync`
     """
     configure_logging("manage")
-    endings.run(sync(LedgerTarget.choose(data_dir, database, pg_bin, config)), program="roost-manage")
+    endings.run(sync(target), program="roost-manage")
 
 
 @db_app.command("version", cls=PlainCommand)
-def _version(
-    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, config: ConfigFile = None
-) -> None:
+@on_database
+def _version(target: LedgerTarget) -> None:
     """Print the last migration of the ledger that this Roost knows, or that the database is not there yet.
 
     Example: `roost-manage placement db version --data-dir /var/lib/roost`
     """
     configure_logging("manage")
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check = endings.run(check_schemas(target), program="roost-manage")
     typer.echo(head("placement") if check.code == SUCCESS else check.details)
 
@@ -76,15 +73,13 @@ def _migrate_data() -> None:
 
 
 @upgrade_app.command("check", cls=PlainCommand)
-def _check(
-    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, config: ConfigFile = None
-) -> None:
+@on_database
+def _check(target: LedgerTarget) -> None:
     """Say whether this Roost and its database fit together. Exit status 0: yes; 1: a warning; 2: no; 255: not known.
 
     Example: `roost-manage placement status upgrade check --database postgresql://roost@db.example/roost`
     """
     configure_logging("manage")
-    target = LedgerTarget.choose(data_dir, database, pg_bin, config)
     check = endings.run(check_schemas(target), program="roost-manage", failed=endings.FAILED)
     for line in table([check]):
         typer.echo(line)
