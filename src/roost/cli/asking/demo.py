@@ -141,7 +141,7 @@ class _Scene:
 
     async def _boot_all(self, servers: Servers, names: Sequence[str]) -> None:
         await in_parallel(lambda name: self._boot(servers, name), names)
-        await self._settle(len(names))
+        await settle(self._client, self._narrator, len(names))
 
     async def _boot(self, servers: Servers, name: str, port_id: str | None = None) -> str:
         """Ask for one server like `servers`; port_id: a port of its first network to use."""
@@ -162,7 +162,7 @@ class _Scene:
     async def _boot_one(self, name: str, port_id: str | None = None) -> ServerState:
         """Return the state of a new server once it is built or refused."""
         server_id = await self._boot(self._entry, name, port_id)
-        await self._settle(1)
+        await settle(self._client, self._narrator, 1)
         return next(server for server in await read_servers(self._client) if server.id == server_id)
 
     async def _reuse_an_address(self) -> None:
@@ -207,16 +207,6 @@ class _Scene:
     def _is_story(self, server: ServerState) -> bool:
         return server.status == "ACTIVE" and server.name.startswith(self._entry.name)
 
-    async def _settle(self, count: int) -> None:
-        """Wait until no server is being built any more."""
-
-        async def settled() -> bool:
-            building = sum(server.status == "BUILD" for server in await read_servers(self._client))
-            self._narrator.progress("servers", max(0, count - building), count)
-            return building == 0
-
-        await wait_for(settled, "every server to be built or refused")
-
     async def _read(self) -> tuple[list[ServerState], list[SegmentUse]]:
         return await read_servers(self._client), await read_segments(self._client, self._cloud, self._loaded)
 
@@ -256,6 +246,17 @@ def _leading_entry(cloud: Cloud) -> Servers:
     if not cloud.flavors or not cloud.networks:
         raise DemoError("the cloud file has neither servers, nor a flavor and a network to make some of")
     return Servers(name="demo", flavor=cloud.flavors[0].name, networks=(cloud.networks[0].name,))
+
+
+async def settle(client: CloudClient, narrator: Narrator, count: int) -> None:
+    """Wait until no server is being built any more. count: how many were begun."""
+
+    async def settled() -> bool:
+        building = sum(server.status == "BUILD" for server in await read_servers(client))
+        narrator.progress("servers", max(0, count - building), count)
+        return building == 0
+
+    await wait_for(settled, "every server to be built or refused")
 
 
 async def wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from roost.cli.asking.cloud_client import CloudClient, in_parallel
 from roost.cli.asking.cloudfile import Cloud, Segment, parse_cloud, subnet_gateway
-from roost.cli.asking.demo import DemoError, demo_directory, wait_for
+from roost.cli.asking.demo import DemoError, demo_directory, settle, wait_for
 from roost.cli.asking.four_records import (
     ServerState,
     compare_records,
@@ -194,7 +194,8 @@ class _RealScene:
         [entry] = self._cloud.servers
         names = [f"{entry.name}-{number}" for number in range(1, entry.count + 1)]
         await in_parallel(self._boot_one, names)
-        servers = await self._settle(len(names))
+        await settle(self._client, self._narrator, len(names))
+        servers = await read_servers(self._client)
         failed = [server for server in servers if server.status != "ACTIVE"]
         if failed:
             raise DemoError(f"{failed[0].name} is {failed[0].status}: {failed[0].fault or 'without a reason'}")
@@ -208,17 +209,6 @@ class _RealScene:
         [entry] = self._cloud.servers
         networks = [{"uuid": self._loaded.networks[network]} for network in entry.networks]
         return await self._client.boot(name, self._loaded.flavors[entry.flavor], networks)
-
-    async def _settle(self, count: int) -> list[ServerState]:
-        """Return all servers once none is being built."""
-
-        async def settled() -> bool:
-            building = sum(server.status == "BUILD" for server in await read_servers(self._client))
-            self._narrator.progress("servers", max(0, count - building), count)
-            return building == 0
-
-        await wait_for(settled, "every server to be built or refused")
-        return await read_servers(self._client)
 
     async def _wait_answers(self, servers: Sequence[ServerState]) -> list[str]:
         """Wait until all guests answer at their addresses; return the names of those that do not in time."""
@@ -266,7 +256,8 @@ class _RealScene:
         [entry] = self._cloud.servers
         name = f"{entry.name}-one-too-many"
         await self._boot_one(name)
-        servers = await self._settle(1)
+        await settle(self._client, self._narrator, 1)
+        servers = await read_servers(self._client)
         server = self._story.refused = next(server for server in servers if server.name == name)
         self._narrator.refused(server)
         self._expect(server.status == "ERROR" and bool(server.fault), "a boot that no rack has room for is refused")
