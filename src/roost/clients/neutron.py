@@ -211,9 +211,9 @@ class HttpNeutron:
             self._tells_changes = False
             return None
         ports = [
-            NeutronPort(
-                id=document.id,
-                network_id=document.network_id,
+            copy_as(
+                NeutronPort,
+                document,
                 device_id=document.device_id or "",
                 device_owner=document.device_owner or "",
                 project_id=document.project_id or "",

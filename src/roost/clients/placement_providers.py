@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.clients.placement_bodies import (
     Aggregates,
@@ -294,7 +295,7 @@ async def reshape(
         {name for state in states for name in state.inventories or ()},
         {name for state in states for name in state.traits or ()},
     )
-    bare = [_without_inventories(state) for state in states]
+    bare = [replace(state, inventories=None, managed_classes=None) for state in states]
     await ensure_providers(elsewhere, bare)
     inventories = {state.uuid: state.inventories for state in states if state.inventories is not None}
     if not inventories:
@@ -337,14 +338,3 @@ class _NewInventories(Struct):
 class _Reshape(Struct):
     inventories: dict[str, _NewInventories]
     allocations: dict[str, Any]
-
-
-def _without_inventories(state: ProviderState) -> ProviderState:
-    return ProviderState(
-        uuid=state.uuid,
-        name=state.name,
-        parent_uuid=state.parent_uuid,
-        traits=state.traits,
-        managed_traits=state.managed_traits,
-        placement_aggregates=state.placement_aggregates,
-    )

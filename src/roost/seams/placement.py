@@ -9,6 +9,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from roost.platform.structs import copy_as
+
 VCPU, MEMORY_MB, DISK_GB = "VCPU", "MEMORY_MB", "DISK_GB"
 IPV4_ADDRESS, IPV6_ADDRESS = "IPV4_ADDRESS", "CUSTOM_IPV6_ADDRESS"
 ADDRESS_CLASSES = (IPV4_ADDRESS, IPV6_ADDRESS)
@@ -153,14 +155,7 @@ class ConsumerState(Struct, frozen=True, kw_only=True):
 
     def claiming(self, allocations: Allocations) -> ConsumerClaim:
         """Return the claim with which the consumer, unless it changed since, holds this instead."""
-        return ConsumerClaim(
-            consumer_uuid=self.consumer_uuid,
-            generation=self.generation,
-            consumer_type=self.consumer_type,
-            project_id=self.project_id,
-            user_id=self.user_id,
-            allocations=allocations,
-        )
+        return copy_as(ConsumerClaim, self, allocations=allocations)
 
 
 def add_allocations(*parts: Allocations) -> dict[str, dict[str, int]]:

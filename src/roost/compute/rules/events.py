@@ -22,6 +22,7 @@ from roost.platform.events import (
     Subject,
     join_alike,
 )
+from roost.platform.structs import copy_as
 from roost.seams.agent import GuestKey
 
 BOOT = "boot"
@@ -206,19 +207,15 @@ def _event(occurrence: Occurrence, subjects_by_id: Mapping[str, tuple[str | None
             global_request_id=by.global_request_id,
         )  # fmt: skip
     cause = occurrence.cause or Cause(requirement="")
-    return Event(
-        kind=occurrence.kind,
-        action=occurrence.action,
+    return copy_as(
+        Event,
+        occurrence,
         requirement=cause.requirement,
         project_id=None if occurrence.action == WHOLE_HOST else project_id,
-        host=occurrence.host,
-        source_host=occurrence.source_host,
         network_id=cause.network_id,
         network=cause.network,
         segment_id=cause.segment_id,
         segment=cause.segment,
-        reason=occurrence.reason,
-        funnel=occurrence.funnel,
         subjects=() if subject is None else (subject,),
     )
 

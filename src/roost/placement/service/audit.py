@@ -16,6 +16,7 @@ from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, stored_pages
 from roost.platform.drift import Drift
+from roost.platform.structs import copy_as
 from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import ProviderState
 
@@ -31,16 +32,7 @@ async def get_providers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, Provi
     """See ProviderClient.get_providers."""
     async with ledger.database.transaction(snapshot=True) as tx:
         rows = await providers_store.list_by_uuid(tx, uuids)
-    return {
-        row.uuid: ProviderState(
-            uuid=row.uuid,
-            name=row.name,
-            inventories=row.inventories,
-            traits=row.traits,
-            placement_aggregates=row.placement_aggregates,
-        )
-        for row in rows
-    }
+    return {row.uuid: copy_as(ProviderState, row) for row in rows}
 
 
 async def list_named_providers(ledger: Ledger, prefix: str, *, after: str, limit: int) -> dict[str, str]:

@@ -26,6 +26,7 @@ from roost.placement.store import names as names_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
 from roost.platform.errors import Conflict, Retry
+from roost.platform.structs import copy_as
 from roost.seams.placement import ConsumerState, ProviderState
 
 LOCK_ROUNDS_MAX = 200
@@ -137,13 +138,7 @@ async def _write_providers(
         if provider is None:
             shapes.append(no_change(row, generation_steps=int(uuid in plan.providers_raised)))
             continue
-        state = ProviderState(
-            uuid=uuid,
-            name=provider.name,
-            inventories=provider.inventories,
-            traits=provider.traits,
-            placement_aggregates=provider.placement_aggregates,
-        )
+        state = copy_as(ProviderState, provider, parent_uuid=None)
         shape = decide_shape(state, row)[0] or no_change(row, generation_steps=0)
         shapes.append(msgspec.structs.replace(shape, generation_steps=provider.generation - row.generation))
         parent_id = None if provider.parent_uuid is None else rows[provider.parent_uuid].id

@@ -8,6 +8,7 @@ from roost.placement.model import ImportedProvider, LastImport, LedgerState
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
+from roost.platform.structs import copy_as
 
 HAS_LEDGER = """-- placement.has_ledger
 SELECT to_regclass('placement.provider') IS NOT NULL
@@ -56,10 +57,8 @@ async def read_ledger(tx: Connection) -> LedgerState:
         resource_classes=frozenset(classes),
         traits=frozenset(traits),
         providers={
-            row.uuid: ImportedProvider(
-                uuid=row.uuid, name=row.name, generation=row.generation,
-                parent_uuid=None if row.parent_id is None else uuids[row.parent_id], inventories=row.inventories,
-                traits=row.traits, placement_aggregates=row.placement_aggregates,
+            row.uuid: copy_as(
+                ImportedProvider, row, parent_uuid=None if row.parent_id is None else uuids[row.parent_id]
             )
             for row in rows
         },
