@@ -27,6 +27,7 @@ from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, capacity, segments, uses
 from roost.network.rules.addressing import Demand, holds
 from roost.network.settings import FIXED_IPS_MAX
+from roost.platform.grouping import grouped
 from roost.seams.placement import IPV6_ADDRESS, Allocations
 
 NAMES_SHOWN = 8
@@ -120,10 +121,11 @@ def plan_addresses(
         if not subnets:
             return AddressPlan(DEFERRED)
     _refuse_unconnected(state)
-    by_provider: dict[str, list[Subnet]] = {}
-    for subnet in subnets:
-        if not state.host_name or state.reaches(subnet.provider_uuid):
-            by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
+    by_provider = grouped(
+        (subnet.provider_uuid, subnet)
+        for subnet in subnets
+        if not state.host_name or state.reaches(subnet.provider_uuid)
+    )
     if not by_provider:
         raise IpAddressGenerationFailureNoMatchingSubnet(
             f"No subnet that host {state.host_name} reaches on network {state.network.id} is for ports of device owner "

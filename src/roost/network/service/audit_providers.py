@@ -19,6 +19,7 @@ from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages
 from roost.platform.errors import Conflict
+from roost.platform.grouping import grouped
 from roost.seams.placement import SEGMENT_NAME
 
 PROVIDERS_PAGE = 500
@@ -109,9 +110,7 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
     hosts_behind = await networks.compute.list_hosts_behind()
     known = {host.name for host in hosts}
     due = {uuid for uuid, (_, is_due) in publications.items() if is_due}
-    by_aggregate: dict[str, list[ProviderSource]] = {}
-    for source in sources:
-        by_aggregate.setdefault(segments.host_aggregate(source).uuid, []).append(source)
+    by_aggregate = grouped((segments.host_aggregate(source).uuid, source) for source in sources)
     members_wanted = rules.wanted_members(segments.aggregates_by_host(hosts, sources), sources)
     findings = []
     for uuid, its_sources in by_aggregate.items():

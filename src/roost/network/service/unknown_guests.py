@@ -24,6 +24,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection, reading
+from roost.platform.grouping import grouped
 from roost.platform.structs import copy_as
 from roost.seams import unknown_guests as seam
 
@@ -61,9 +62,7 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
 
 async def list_held_addresses(networks: Networks, guests: Sequence[seam.UnknownGuest]) -> list[seam.HeldAddresses]:
     """See GuestPortClient.list_held_addresses."""
-    by_host: dict[str, list[seam.UnknownGuest]] = {}
-    for guest in guests:
-        by_host.setdefault(guest.host, []).append(guest)
+    by_host = grouped((guest.host, guest) for guest in guests)
     async with networks.database.transaction(snapshot=True) as tx:
         return [answer for plan in (await _plan(tx, by_host)).values() for answer in plan.answers]
 

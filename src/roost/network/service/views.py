@@ -16,6 +16,7 @@ from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.platform.database import reading
 from roost.platform.errors import Conflict
+from roost.platform.grouping import grouped
 from roost.platform.structs import copy_as
 from roost.seams import network as seam
 from roost.seams.guests import NicNetwork
@@ -32,9 +33,7 @@ async def get_networks(networks: Networks, network_ids: Sequence[str] | None) ->
         networks_known = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
         subnets = await store.list_subnets(tx, network_ids=network_ids)
-    by_provider: dict[str, list[Subnet]] = {}
-    for subnet in subnets:
-        by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
+    by_provider = grouped((subnet.provider_uuid, subnet) for subnet in subnets)
     return {
         network.id: copy_as(
             seam.NetworkView,

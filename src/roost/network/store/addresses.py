@@ -13,6 +13,7 @@ from roost.network.model.networks import AddressCounts, AddressRange, SubnetKind
 from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
+from roost.platform.grouping import grouped
 from roost.platform.rows import columns_of, read_row
 
 HOLDING = f"p.device_owner = '{HELD_OWNER}' AND p.nic_tag IS NOT NULL"
@@ -389,7 +390,4 @@ def _pairs(pairs: Sequence[tuple[str, int]]) -> list[list[str]]:
 
 def _by_subnet(rows: Any) -> dict[str, list[AddressRange]]:
     """Return subnet id -> its ranges. rows: of subnet, first and last address."""
-    ranges: dict[str, list[AddressRange]] = {}
-    for subnet_id, first, last in rows:
-        ranges.setdefault(subnet_id, []).append(addressing.parse_range(first, last))
-    return ranges
+    return grouped((subnet_id, addressing.parse_range(first, last)) for subnet_id, first, last in rows)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roost.network.model.networks import ListQuery, ListRow
-from roost.network.model.ports import Address, Binding, Nic, Parting, Port, PortFilter, vif_type_of
+from roost.network.model.ports import Binding, Nic, Parting, Port, PortFilter, vif_type_of
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
+from roost.platform.grouping import grouped
 from roost.platform.rows import columns_of, read_row
 
 _PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
@@ -247,9 +248,8 @@ async def list_nics(tx: Connection, port_ids: Sequence[str]) -> list[Nic]:
 
 
 async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port]:
-    by_port: dict[str, list[Address]] = {}
-    for address in await addresses.list_of_ports(tx, [row["id"] for row in rows]):
-        by_port.setdefault(address.port_id, []).append(address)
+    addresses_read = await addresses.list_of_ports(tx, [row["id"] for row in rows])
+    by_port = grouped((address.port_id, address) for address in addresses_read)
     return {row["id"]: _port(row, addresses=tuple(by_port.get(row["id"], ()))) for row in rows}
 
 

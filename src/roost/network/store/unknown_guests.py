@@ -10,6 +10,7 @@ from datetime import datetime
 from roost.network.model.unknown_guests import AdoptedPort, HeldPort, LeftNic, Place
 from roost.network.store.addresses import HOLDING, OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
+from roost.platform.grouping import grouped
 from roost.platform.rows import columns_of
 
 LIST_PLACES = f"""
@@ -37,10 +38,8 @@ ORDER BY l.address, s.id
 
 async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -> dict[str, list[Place]]:
     """Return address -> its places. pairs: (network id, address); the id is None for any network."""
-    places: dict[str, list[Place]] = {}
-    for row in await tx.fetch(LIST_PLACES, *columns_of(pairs, 2)):
-        places.setdefault(row["address"], []).append(Place(**row))
-    return places
+    rows = await tx.fetch(LIST_PLACES, *columns_of(pairs, 2))
+    return grouped((row["address"], Place(**row)) for row in rows)
 
 
 LIST_PORTS_OF_HOSTS = f"""
