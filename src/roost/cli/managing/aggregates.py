@@ -4,10 +4,9 @@ import msgspec
 from rich.console import Console
 
 from roost.cli.asking.story_output import Bars
-from roost.cli.managing.audit import open_records
+from roost.cli.managing.audit import open_compute
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
-from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.tables import print_rows
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregate_sync import SyncReport
@@ -29,8 +28,7 @@ async def sync(
     as_json: bool,
 ) -> int:
     """Make placement mirror the host aggregates and print what was done; returns the exit status."""
-    async with open_records(target) as records:
-        compute = _cloud(records.cloud).compute
+    async with open_compute(target) as compute:
         with Bars() as bars:
             report = await sync_aggregates(
                 compute, prune=prune, dry_run=dry_run, hosts=hosts, aggregates=aggregates, progress=bars.progress
@@ -74,8 +72,7 @@ async def set_ratio(
     ratio: float | None,
 ) -> int:
     """Set, or with None unset, the allocation ratio of an aggregate's members; returns the exit status."""
-    async with open_records(target) as records:
-        compute = _cloud(records.cloud).compute
+    async with open_compute(target) as compute:
         host_aggregate = _find(await list_host_aggregates(compute), aggregate)
         metadata = {RATIO_KEYS[resource_class]: None if ratio is None else f"{ratio:.6f}".rstrip("0").rstrip(".")}
         changed = await update_aggregate(compute, host_aggregate.id, metadata=metadata)
@@ -89,9 +86,3 @@ def _find(aggregates: list[HostAggregate], named: str) -> HostAggregate:
         if named in (aggregate.uuid, aggregate.name, str(aggregate.id)):
             return aggregate
     raise TargetRefused(f"--aggregate {named}: there is no such host aggregate")
-
-
-def _cloud(cloud: CloudParts | None) -> CloudParts:
-    if cloud is None:
-        raise TargetRefused("there are no hosts in the database")
-    return cloud

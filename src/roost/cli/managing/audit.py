@@ -28,6 +28,7 @@ from roost.cli.serving.neutron import make_neutron
 from roost.cli.serving.roles import SCHEMAS
 from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
+from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.hosts import count_promising
 from roost.network.service import audit as network_audit
@@ -139,6 +140,15 @@ async def open_records(target: LedgerTarget) -> AsyncIterator[Records]:
                 await cloud.close()
             if neutron is not None:
                 await neutron.close()
+
+
+@asynccontextmanager
+async def open_compute(target: LedgerTarget) -> AsyncIterator[Compute]:
+    """Yield the compute service on the target's records. Raises TargetRefused."""
+    async with open_records(target) as records:
+        if records.cloud is None:
+            raise TargetRefused("there are no hosts in the database")
+        yield records.cloud.compute
 
 
 async def _repair(records: Records) -> tuple[list[Drift], list[Drift]]:

@@ -1,12 +1,9 @@
 """`roost-manage guests`: the guests that hosts have and the records do not know, and what a person decides on them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import msgspec
 from rich.console import Console
 
-from roost.cli.managing.audit import open_records
+from roost.cli.managing.audit import open_compute
 from roost.cli.managing.audit_report import print_json
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.tables import print_rows
@@ -58,15 +55,6 @@ async def adopt(target: LedgerTarget, console: Console, server_id: str, host: st
         await adopt_guest(compute, server_id, place)
     console.print(f"Server {server_id} is ACTIVE on host {place}.")
     return DONE
-
-
-@asynccontextmanager
-async def open_compute(target: LedgerTarget) -> AsyncIterator[Compute]:
-    """Yield the compute service on the target's records. Raises TargetRefused."""
-    async with open_records(target) as records:
-        if records.cloud is None:
-            raise TargetRefused("there are no hosts in the database")
-        yield records.cloud.compute
 
 
 async def _find_host(compute: Compute, server_id: str) -> str:

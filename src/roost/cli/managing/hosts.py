@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Console
 
+from roost.cli.managing.audit import open_compute
 from roost.cli.managing.audit_report import print_json
-from roost.cli.managing.guests import open_compute
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.tables import print_rows
 from roost.compute.model.cloud import Host

@@ -3,8 +3,8 @@
 import msgspec
 from rich.console import Console
 
-from roost.cli.managing.audit import open_records
-from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.managing.audit import open_compute
+from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.plurals import many
 from roost.cli.tables import print_rows
 from roost.compute.service.network_info import Healed, heal_network_info, list_server_ids
@@ -15,10 +15,7 @@ DONE, DIFFERS = 0, 3
 
 async def heal(target: LedgerTarget, console: Console, *, server: str | None, dry_run: bool, as_json: bool) -> int:
     """Rebuild, print what differed, return the exit status. server: None for all. Raises TargetRefused."""
-    async with open_records(target) as records:
-        if records.cloud is None:
-            raise TargetRefused("there are no servers in the database")
-        compute = records.cloud.compute
+    async with open_compute(target) as compute:
         healed: list[Healed] = []
         ids = [server] if server is not None else await list_server_ids(compute, after="")
         while ids:

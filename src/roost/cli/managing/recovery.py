@@ -3,10 +3,9 @@
 import msgspec
 from rich.console import Console
 
-from roost.cli.managing.audit import Records, open_records
-from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.managing.audit import open_compute
+from roost.cli.managing.ledger_target import LedgerTarget
 from roost.compute.rules.recoveries import recovery_sentence
-from roost.compute.service import Compute
 from roost.compute.service import recovery as service
 
 DONE, WAITING = 0, 3
@@ -14,8 +13,8 @@ DONE, WAITING = 0, 3
 
 async def show_recovery(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
     """Print the recovery that is under way; return the exit status. Raises TargetRefused."""
-    async with open_records(target) as records:
-        recovery = await service.find_recovery(_compute_of(records))
+    async with open_compute(target) as compute:
+        recovery = await service.find_recovery(compute)
     if as_json:
         console.file.write(msgspec.json.encode({"recovery": recovery}).decode() + "\n")
     elif recovery is None:
@@ -27,13 +26,7 @@ async def show_recovery(target: LedgerTarget, console: Console, *, as_json: bool
 
 async def end_recovery(target: LedgerTarget, console: Console) -> int:
     """End the recovery whatever was listed; return the exit status. Raises TargetRefused, NoRecovery."""
-    async with open_records(target) as records:
-        recovery = await service.end_recovery(_compute_of(records))
+    async with open_compute(target) as compute:
+        recovery = await service.end_recovery(compute)
     console.print(f"The records are believed again; {recovery.missing} hosts had not listed their guests.")
     return DONE
-
-
-def _compute_of(records: Records) -> Compute:
-    if records.cloud is None:
-        raise TargetRefused("there are no servers in the database")
-    return records.cloud.compute
