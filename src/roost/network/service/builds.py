@@ -108,7 +108,7 @@ async def release_server_ports(
     """Release all ports of the servers. port_ids: ports that are released if they are the servers'."""
     going = set(server_ids)
     async with networks.database.transaction() as tx:
-        ports_locked = await ports.lock_server_ports(tx, port_ids, server_ids)
+        ports_locked = await ports.lock_ports(tx, port_ids, server_ids)
         server_ports = [port for port in ports_locked.values() if port.device_id in going or port.made_for in going]
         unclaimed = await _part(networks, tx, server_ports, restore=restore)
     crash_point("port.after-unassign")

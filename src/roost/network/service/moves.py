@@ -74,7 +74,7 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
 async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str, str]]) -> None:
     """See MoveClient.drop_bindings."""
     async with networks.database.transaction() as tx:
-        ports_locked = await ports.lock_server_ports(tx, [], [server_id for server_id, _ in hosts_by_server])
+        ports_locked = await ports.lock_ports(tx, [], [server_id for server_id, _ in hosts_by_server])
         pairs = [
             (port.id, host)
             for server_id, host in hosts_by_server
@@ -172,7 +172,7 @@ async def _readdress(
 async def trim_claims(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.trim_claims."""
     async with networks.database.transaction() as tx:
-        ids = list(await ports.lock_server_ports(tx, [], server_ids))
+        ids = list(await ports.lock_ports(tx, [], server_ids))
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, ids)
@@ -181,6 +181,6 @@ async def trim_claims(networks: Networks, server_ids: Sequence[str]) -> None:
 async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.unbind_ports."""
     async with networks.database.transaction() as tx:
-        ids = list(await ports.lock_server_ports(tx, [], server_ids))
+        ids = list(await ports.lock_ports(tx, [], server_ids))
         async with telling(networks, tx, ids):
             await ports.bind(tx, dict.fromkeys(ids))

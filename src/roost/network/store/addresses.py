@@ -25,25 +25,6 @@ OF_UNKNOWN_GUEST = f"({HOLDING} AND p.left_at IS NULL)"
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
     OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
 
-_ADDRESSES = """
-SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
-FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-"""
-LIST_OF_ONE = f"{_ADDRESSES} WHERE a.port_id = o.id"
-"""The addresses of a row `o` of network.port."""
-
-LIST_ADDRESSES = f"""
--- network.list_addresses
-{_ADDRESSES} WHERE a.port_id = ANY($1::uuid[])
-ORDER BY a.port_id, a.address
-"""
-
-
-async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address]:
-    """Return all addresses of the ports, IPv4 first."""
-    return [Address(**row) for row in await tx.fetch(LIST_ADDRESSES, port_ids)]
-
-
 _KINDS = f"SELECT {', '.join(SubnetKind.__struct_fields__)} FROM network.subnet"  # noqa: S608 - names of fields
 
 LOCK_PROVIDER_SUBNETS = f"""

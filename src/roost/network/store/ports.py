@@ -10,63 +10,59 @@ from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Binding, Nic, Parting, Port, PortFilter, vif_type_of
 from roost.network.store import addresses, lists, resources
 from roost.platform.database import Connection
-from roost.platform.grouping import grouped
 from roost.platform.rows import columns_of, read_row
 
 _PAIRS = "coalesce({row}.allowed_address_pairs, '[]') AS allowed_address_pairs"
 _COLUMNS = [_PAIRS.format(row="o") if name == "allowed_address_pairs" else name for name in resources.COLUMNS["port"]]
-_PORT = ", ".join(_COLUMNS)
 # In one statement, so that every reader sees ports and addresses as of one instant.
-_ADDRESSES = f"""coalesce(
-    (SELECT json_agg(held ORDER BY held.address) FROM ({addresses.LIST_OF_ONE}) AS held), '[]') AS addresses
-"""  # noqa: S608 - only a constant of addresses.py
+_COLUMNS.append("""coalesce((
+    SELECT json_agg(held ORDER BY held.address) FROM (
+        SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
+        FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.port_id = o.id
+    ) AS held), '[]') AS addresses
+""")
+_PORTS = f"SELECT {', '.join(_COLUMNS)} FROM network.port o"  # noqa: S608 - names of fields
 
-LOCK_PORTS = f"""
+LOCK_PORTS = """
 -- network.lock_ports
-SELECT {_PORT} FROM network.port o WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
-"""  # noqa: S608 - names of fields
-
-
-async def lock_ports(tx: Connection, ids: Sequence[str]) -> dict[str, Port]:
-    """Lock the ports that exist; return them with their addresses, by id."""
-    return await _with_addresses(tx, await tx.fetch(LOCK_PORTS, ids))
-
-
-LOCK_SERVER_PORTS = f"""
--- network.lock_server_ports
-SELECT {_PORT} FROM network.port o
-WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
+SELECT id FROM network.port WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
 ORDER BY id FOR NO KEY UPDATE
-"""  # noqa: S608 - names of fields
+"""
+
+READ_LOCKED = f"""
+-- network.read_locked_ports
+{_PORTS} WHERE id = ANY($1::uuid[]) ORDER BY id
+"""
 
 
-async def lock_server_ports(tx: Connection, ids: Sequence[str], server_ids: Sequence[str]) -> dict[str, Port]:
-    """Lock the ports with these ids and all that belong to these servers; return them by id."""
-    return await _with_addresses(tx, await tx.fetch(LOCK_SERVER_PORTS, ids, server_ids))
+async def lock_ports(tx: Connection, ids: Sequence[str], server_ids: Sequence[str] = ()) -> dict[str, Port]:
+    """Lock the ports with these ids, and all that belong to these servers; return those that exist, by id."""
+    locked = [row["id"] for row in await tx.fetch(LOCK_PORTS, ids, server_ids)]
+    return {row["id"]: _port(row) for row in await tx.fetch(READ_LOCKED, locked)}
 
 
 LIST_PORTS = f"""
 -- network.list_ports
-SELECT {_PORT}, {_ADDRESSES} FROM network.port o
+{_PORTS}
 WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($2::uuid[] IS NULL OR network_id = ANY($2))
     AND ($3::text[] IS NULL OR device_id = ANY($3))
     AND ($4 OR nic_tag IS NULL)
 ORDER BY id
-"""  # noqa: S608 - names of fields
+"""
 
 
 async def list_ports(tx: Connection, chosen: PortFilter) -> list[Port]:
     """Return ports with their addresses, by id."""
     rows = await tx.fetch(LIST_PORTS, chosen.ids, chosen.network_ids, chosen.device_ids, chosen.hidden)
-    return [_port(row, "addresses") for row in rows]
+    return [_port(row) for row in rows]
 
 
 async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
     """Return a page of ports as clients ask for it, with their addresses."""
-    rows = await lists.list_rows(tx, "port", query, (*_COLUMNS, _ADDRESSES))
+    rows = await lists.list_rows(tx, "port", query, _COLUMNS)
     # The addresses are the last field.
-    return [(row, _port(dict(zip(Port.__struct_fields__, row.values, strict=True)), "addresses")) for row in rows]
+    return [(row, _port(dict(zip(Port.__struct_fields__, row.values, strict=True)))) for row in rows]
 
 
 BIND_PORTS = """
@@ -247,11 +243,5 @@ async def list_nics(tx: Connection, port_ids: Sequence[str]) -> list[Nic]:
     return [read_row(Nic, row, "allowed_address_pairs") for row in await tx.fetch(LIST_NICS, port_ids)]
 
 
-async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port]:
-    addresses_read = await addresses.list_of_ports(tx, [row["id"] for row in rows])
-    by_port = grouped((address.port_id, address) for address in addresses_read)
-    return {row["id"]: _port(row, addresses=tuple(by_port.get(row["id"], ()))) for row in rows}
-
-
-def _port(row: Mapping[str, Any], *encoded: str, **others: Any) -> Port:
-    return read_row(Port, row, "reserved_from", "allowed_address_pairs", *encoded, **others)
+def _port(row: Mapping[str, Any]) -> Port:
+    return read_row(Port, row, "reserved_from", "allowed_address_pairs", "addresses")
