@@ -1,6 +1,7 @@
 """What is drift: every case of every kind."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from tests.network.parts import SLAAC, a_port, a_source, a_subnet, an_address
 
 from roost.network.model.networks import AddressRange
-from roost.network.model.ports import FreeChange, Port, PortOrigin
+from roost.network.model.ports import FreeChange, FreeState, Mismarked, Port, PortOrigin
 from roost.network.rules import addressing, drift, segments
 from roost.network.rules.drift import (
     PORT_LATE,
@@ -107,41 +108,44 @@ def test_free_is_what_the_pools_have_and_nobody_holds(held: tuple[int, ...], fre
     assert addressing.free_of(pools((1, 5), (6, 9), (20, 29)), held) == tuple(pools(*free))
 
 
+def free_state(ranges: Sequence[tuple[int, int]], count_held: int, overlapping: int) -> FreeState:
+    """The state of a subnet with a pool of nine addresses."""
+    return FreeState(
+        subnet_id="s",
+        name="small",
+        pools=tuple(pools((1, 9))),
+        free=tuple(pools(*ranges)),
+        count_held=count_held,
+        overlapping=overlapping,
+    )
+
+
 @pytest.mark.parametrize(
-    ("free", "held", "overlapping", "right"),
+    ("free", "held", "overlapping", "says"),
     [
-        ([(1, 9)], 0, 0, True),
-        ([(1, 4), (5, 9)], 0, 0, True),
-        ([(2, 9)], 1, 0, True),
-        ([(2, 9)], 0, 0, False),
-        ([(1, 9)], 1, 0, False),
-        ([(2, 9)], 1, 1, False),
-        ([(1, 4), (4, 8)], 0, 0, False),
-        ([(2, 10)], 0, 0, False),
-        ([], 9, 0, True),
+        ([(1, 9)], 0, 0, None),
+        ([(1, 4), (5, 9)], 0, 0, None),
+        ([(2, 9)], 1, 0, None),
+        ([(2, 4), (5, 9)], 1, 0, None),
+        ([(2, 9)], 0, 0, "8 free, 9 should be; 0 of them are held"),
+        ([(1, 9)], 1, 0, "9 free, 8 should be; 0 of them are held"),
+        ([(1, 9)], 1, 1, "9 free, 8 should be; 1 of them are held"),
+        ([(2, 9)], 1, 1, "8 free, 8 should be; 1 of them are held"),
+        ([(3, 9)], 1, 0, "7 free, 8 should be; 0 of them are held"),
+        ([(1, 4), (4, 8)], 0, 0, "9 free, 9 should be; 0 of them are held"),
+        ([(2, 5), (5, 8)], 1, 0, "8 free, 8 should be; 0 of them are held"),
+        ([(2, 10)], 0, 0, "9 free, 9 should be; 0 of them are held"),
+        ([], 9, 0, None),
     ],
-    ids=["all", "cut", "one held", "one lost", "one twice", "overlapping", "doubled", "outside", "none"],
-)
-def test_free_ranges_are_right_by_their_counts(
-    free: list[tuple[int, int]], held: int, overlapping: int, right: bool
-) -> None:
-    assert drift.is_free_right(pools((1, 9)), pools(*free), held=held, overlapping=overlapping) is right
-
-
-@pytest.mark.parametrize(
-    ("free", "held", "says"),
-    [
-        ([(2, 9)], [1], None),
-        ([(2, 4), (5, 9)], [1], None),
-        ([(1, 9)], [1], "9 free, 8 should be; 1 of them are held"),
-        ([(3, 9)], [1], "7 free, 8 should be; 0 of them are held"),
-        ([(2, 5), (5, 8)], [1], "8 free, 8 should be; 0 of them are held"),
+    ids=[
+        *("all", "cut", "one held", "cut with one held", "one lost", "one twice", "held and free", "another held"),
+        *("one lost beside", "overlapping", "doubled", "outside", "none"),
     ],
 )
 def test_free_ranges_drift_from_the_pools_without_what_is_held(
-    free: list[tuple[int, int]], held: list[int], says: str | None
+    free: list[tuple[int, int]], held: int, overlapping: int, says: str | None
 ) -> None:
-    judged = drift.judge_free("s", "small", pools((1, 9)), pools(*free), held)
+    judged = drift.judge_free(free_state(free, held, overlapping))
     assert (judged and (judged.kind, judged.key, judged.name, judged.says)) == (
         says and (drift.FREE_WRONG, "s", "small", says)
     )
@@ -152,7 +156,8 @@ POOL, AUTO = a_subnet(cell="cell1"), a_subnet(cidr="2001:db8::/64", **SLAAC)
 
 
 def test_the_drift_of_a_mark_says_what_is_and_what_should_be() -> None:
-    judged = drift.judge_marks("10.0.0.2", marks=(False, True), marks_wanted=(True, False), name="small")
+    mismarked = Mismarked("s", "10.0.0.2", in_pool=False, claimed=True, in_pool_wanted=True, claimed_wanted=False)
+    judged = drift.judge_marks(mismarked, "small")
     assert (judged.kind, judged.key, judged.name) == (drift.ADDRESS_WRONG, "10.0.0.2", "small")
     assert judged.says == "is outside the pools and claimed, should be in the pools and not claimed"
 

@@ -4,10 +4,8 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.network.test_availability import a_subnet
 
 from roost.network.model.networks import AddressRange
-from roost.network.rules import drift
 from roost.network.rules.addressing import holds, join, subtract
 
 SIZE = 40
@@ -51,10 +49,9 @@ class Counted(int):
 
 
 def test_in_which_of_many_ranges_an_address_is_is_looked_up_and_not_searched_for() -> None:
-    """The audit of a fragmented /16 took a minute, during which nothing else went on."""
+    """To look at a fragmented /16 took a minute, during which nothing else went on."""
     pools = tuple(AddressRange(Counted(number), Counted(number)) for number in range(10, 4010, 4))
-    held = [number + shift for number in range(10, 4010, 4) for shift in (0, 1)]
-    subnet = a_subnet("10.0.0.0/8", *pools)
+    held = [Counted(number + shift) for number in range(10, 4010, 4) for shift in (0, 1)]
     Counted.compared = 0
-    assert drift.judge_free(subnet.id, "", pools, pools, held[::2]) is not None
+    assert sum(holds(pools, address) for address in held) == len(held) / 2
     assert Counted.compared < 100 * len(held)

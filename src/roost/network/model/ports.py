@@ -260,3 +260,25 @@ class StrayAddress(Struct, frozen=True):
     address: str
     port_id: str
     subnet_there: bool
+
+
+class Mismarked(Struct, frozen=True):
+    """An address that is not marked as it should be."""
+
+    subnet_id: str
+    address: str
+    in_pool: bool
+    claimed: bool
+    in_pool_wanted: bool
+    claimed_wanted: bool
+
+
+class FreeState(Struct, frozen=True, kw_only=True):
+    """A subnet's pools and free ranges. count_held: of its pools. overlapping: held addresses in a free range."""
+
+    subnet_id: str
+    name: str
+    pools: tuple[AddressRange, ...]
+    free: tuple[AddressRange, ...]
+    count_held: int
+    overlapping: int

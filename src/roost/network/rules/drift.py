@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import asdict
 
-from roost.network.model.networks import AddressRange, ProviderSource
-from roost.network.model.ports import Port, is_of_server
+from roost.network.model.networks import ProviderSource
+from roost.network.model.ports import FreeState, Mismarked, Port, is_of_server
 from roost.network.rules import addressing, segments
-from roost.network.rules.addressing import holds, join
+from roost.network.rules.addressing import join
 from roost.network.rules.capacity import claim_of
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
@@ -95,38 +95,25 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
     return kind.drift(port_id, says, name=port.name if port else "")
 
 
-def judge_marks(address: str, *, marks: tuple[bool, bool], marks_wanted: tuple[bool, bool], name: str) -> Drift:
-    """Return the drift of an address with wrong marks. marks: (in a pool, claimed by its port)."""
-    return ADDRESS_WRONG.drift(address, f"is {_show_marks(*marks)}, should be {_show_marks(*marks_wanted)}", name=name)
+def judge_marks(item: Mismarked, name: str) -> Drift:
+    """Return the drift of an address with wrong marks. name: of its subnet."""
+    marks, marks_wanted = _show_marks(item.in_pool, item.claimed), _show_marks(item.in_pool_wanted, item.claimed_wanted)
+    return ADDRESS_WRONG.drift(item.address, f"is {marks}, should be {marks_wanted}", name=name)
 
 
 def _show_marks(in_pool: bool, claimed: bool) -> str:
     return f"{'in' if in_pool else 'outside'} the pools and {'claimed' if claimed else 'not claimed'}"
 
 
-def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *, held: int, overlapping: int) -> bool:
-    """Return whether free ranges and held addresses together are the pools, as far as counts can tell.
-
-    held: how many addresses of the pools ports have. overlapping: how many held addresses are in a free range.
-    """
-    return (
-        overlapping == 0
-        and addressing.count(pools) - addressing.count(free) == held
-        and addressing.count(join(free)) == addressing.count(free)
-        and join([*pools, *free]) == join(pools)
-    )
-
-
-def judge_free(
-    subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
-) -> Drift | None:
-    """Return the drift, if the free ranges have other addresses than the pools without the held ones."""
-    right, joined = addressing.free_of(pools, held), join(free)
-    if addressing.count(joined) == addressing.count(free) and joined == right:
+def judge_free(state: FreeState) -> Drift | None:
+    """Return the drift, if the free ranges are not the pools without the held addresses."""
+    pools, free, amount = state.pools, state.free, addressing.count(state.free)
+    amount_wanted = addressing.count(pools) - state.count_held
+    is_within_pools = addressing.count(join(free)) == amount and join([*pools, *free]) == join(pools)
+    if is_within_pools and amount == amount_wanted and state.overlapping == 0:
         return None
-    overlapping = sum(holds(joined, address) for address in held)
-    says = f"{addressing.count(free)} free, {addressing.count(right)} should be; {overlapping} of them are held"
-    return FREE_WRONG.drift(subnet_id, says, name=name)
+    says = f"{amount} free, {amount_wanted} should be; {state.overlapping} of them are held"
+    return FREE_WRONG.drift(state.subnet_id, says, name=state.name)
 
 
 def judge_provider(

@@ -202,14 +202,15 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
     locked = await store.lock_subnets(tx, {item.subnet_id for item in dropped})
     freed: dict[str, list[int]] = {}
     providers: set[str] = set()
-    for item in await store.give_up(tx, [(item.subnet_id, item.address) for item in dropped]):
-        subnet = locked.get(item.subnet_id)
+    given_up = await store.give_up(tx, [(item.subnet_id, item.address) for item in dropped])
+    for subnet_id, address, in_pool, claimed in given_up:
+        subnet = locked.get(subnet_id)
         if subnet is None:
             continue
-        if item.address is None or item.claimed != (item.in_pool and capacity.claimed_by_ports(subnet)):
+        if address is None or claimed != (in_pool and capacity.claimed_by_ports(subnet)):
             providers.add(subnet.provider_uuid)
-        if item.address is not None and item.in_pool:
-            freed.setdefault(item.subnet_id, []).append(item.address)
+        if address is not None and in_pool:
+            freed.setdefault(subnet_id, []).append(addressing.parse(address))
     if providers:
         await publication_rows.want(tx, sorted(providers))
     neighbours = await store.list_neighbours(tx, freed)

@@ -77,13 +77,8 @@ async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings
     subnets = await address_rows.lock_subnets(tx, subnet_ids)
     findings = []
     for item in await address_rows.list_mismarked(tx, subnet_ids):
-        drift = rules.judge_marks(
-            item.address,
-            marks=(item.in_pool, item.claimed),
-            marks_wanted=(item.in_pool_wanted, item.claimed_wanted),
-            name=subnets[item.subnet_id].name or item.subnet_id,
-        )
-        findings.append(Finding(drift, item.subnet_id, subnets[item.subnet_id].provider_uuid))
+        subnet = subnets[item.subnet_id]
+        findings.append(Finding(rules.judge_marks(item, subnet.name or subnet.id), subnet.id, subnet.provider_uuid))
     return findings
 
 
@@ -107,23 +102,17 @@ MARKS = Check(
 
 
 async def _list_unequal(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    """Yield each subnet whose free ranges cannot be right, by numbers alone."""
-    rows = stored_pages(networks.database, store.list_free, lambda row: row.subnet_id, limit=SUBNETS_PAGE)
-    async for page in rows:
-        for row in page:
-            if not rules.is_free_right(row.pools, row.free, held=row.count_held, overlapping=row.overlapping):
-                yield [row.subnet_id]
+    """Yield the subnets whose free ranges are wrong, unless one is just being changed."""
+    states = stored_pages(networks.database, store.list_free, lambda state: state.subnet_id, limit=SUBNETS_PAGE)
+    async for page in states:
+        yield [state.subnet_id for state in page if rules.judge_free(state)]
 
 
 async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, Ranges]]:
     """Lock the subnets, and return those whose free ranges overlap held addresses, or lack free ones."""
     await address_rows.lock_subnets(tx, subnet_ids)
-    findings = []
-    for row in await store.list_free(tx, after="", limit=len(subnet_ids), ids=subnet_ids):
-        addresses_held = await address_rows.list_held(tx, row.subnet_id)
-        if drift := rules.judge_free(row.subnet_id, row.name, row.pools, row.free, addresses_held):
-            findings.append(Finding(drift, row.subnet_id, row.pools))
-    return findings
+    states = await store.list_free(tx, after="", limit=len(subnet_ids), ids=subnet_ids)
+    return [Finding(drift, state.subnet_id, state.pools) for state in states if (drift := rules.judge_free(state))]
 
 
 async def _compute_free(tx: Connection, findings: Sequence[Finding[str, Ranges]]) -> list[str]:

@@ -15,12 +15,11 @@ from roost.network.rules import drift as rules
 from roost.network.rules import flat
 from roost.network.rules.capacity import claim_of, port_claim
 from roost.network.service import Networks, builds, ports
-from roost.network.store import addresses as address_rows
 from roost.network.store import audit as store
 from roost.network.store import claims
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
+from roost.platform.audit import Check, Finding, ReadRows, all_at_once, keys_of, read_pages, stored_pages
 from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerType, covers_allocations
 
 PAGE = 500
@@ -29,8 +28,8 @@ UNREACHED_MAX = 10_000
 PortFindings = Sequence[Finding[str, Port]]
 
 
-def _list_server_ports(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    return stored_pages(networks.database, store.list_server_ports, str, limit=PAGE)
+def _list_stored(networks: Networks, *, read: ReadRows[str]) -> AsyncIterator[Sequence[str]]:
+    return stored_pages(networks.database, read, str, limit=PAGE)
 
 
 async def _find_server_ports(networks: Networks, port_ids: Sequence[str]) -> PortFindings:
@@ -74,7 +73,7 @@ async def _settle(networks: Networks, findings: PortFindings) -> list[str]:
 
 
 SERVER_PORTS = Check(
-    pages=_list_server_ports,
+    pages=partial(_list_stored, read=store.list_server_ports),
     look=_find_server_ports,
     repairs={
         rules.PORT_STRAY: partial(_release, restore=True),
@@ -90,16 +89,8 @@ ClaimFindings = Sequence[Finding[str, ConsumerClaim]]
 """Of ports or servers, each with the claim that it should have; its generation is that of the claim that was seen."""
 
 
-def _list_holders(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    return stored_pages(networks.database, store.list_holders, str, limit=PAGE)
-
-
 def _list_consumers(networks: Networks, *, kind: ConsumerType) -> AsyncIterator[Sequence[str]]:
     return read_pages(lambda after: networks.placement.list_consumers(kind.value, after=after, limit=PAGE), str)
-
-
-def _is_no_more(claim: Allocations, claim_due: Allocations) -> bool:
-    return covers_allocations(claim_due, claim)
 
 
 async def _find_claims(
@@ -144,11 +135,14 @@ async def _claim_anew(networks: Networks, findings: ClaimFindings) -> list[str]:
 CLAIM_KINDS = (rules.PORT_CLAIM_SMALL, rules.PORT_CLAIM_LARGE, rules.PORT_CLAIM_IDLE, rules.PORT_CLAIM_STRAY)
 REPAIRS = dict.fromkeys(CLAIM_KINDS, _claim_anew)
 SHORT_CLAIMS = Check(
-    pages=_list_holders, look=partial(_find_claims, is_right=covers_allocations), repairs=REPAIRS, twice=True
+    pages=partial(_list_stored, read=store.list_holders),
+    look=partial(_find_claims, is_right=covers_allocations),
+    repairs=REPAIRS,
+    twice=True,
 )
 LARGE_CLAIMS = Check(
     pages=partial(_list_consumers, kind=ConsumerType.PORT),
-    look=partial(_find_claims, is_right=_is_no_more),
+    look=partial(_find_claims, is_right=lambda claim, claim_due: covers_allocations(claim_due, claim)),
     repairs=REPAIRS,
     twice=True,
 )
@@ -158,9 +152,11 @@ LARGE_CLAIMS = Check(
 async def _find_unreached(networks: Networks, _all: Sequence[str]) -> list[Finding[str, None]]:
     async with networks.database.connection() as connection:
         unreached = await store.list_unreached(connection, limit=UNREACHED_MAX)
-    says = "{0.address} on {0.physical_network}, which host {0.host} does not reach"
-    drifts = [rules.PORT_UNREACHED.drift(port.id, says.format(port), name=port.name) for port in unreached]
-    return [Finding(drift, drift.key, None) for drift in drifts]
+    findings = []
+    for port_id, name, host, address, physical_network in unreached:
+        says = f"{address} on {physical_network}, which host {host} does not reach"
+        findings.append(Finding(rules.PORT_UNREACHED.drift(port_id, says, name=name), port_id, None))
+    return findings
 
 
 REACH = Check(pages=all_at_once, look=_find_unreached, repairs={rules.PORT_UNREACHED: None})
@@ -175,12 +171,16 @@ async def _find_flat_claims(networks: Networks, server_ids: Sequence[str]) -> li
     """
     consumers = await networks.placement.get_consumers(server_ids)
     async with networks.database.transaction(snapshot=True) as tx:
-        addresses_by_server = await address_rows.list_of_servers(tx, server_ids)
+        ports_read = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids), hidden=True))
         sources = await network_rows.list_sources(tx, sorted({u for c in consumers.values() for u in c.allocations}))
     providers = {source.provider_uuid for source in sources}
+    addresses_by_server: dict[str, list[tuple[str, str]]] = {uuid: [] for uuid in server_ids}
+    for port in sorted(ports_read, key=lambda port: port.nic_tag or ""):
+        if port.hidden:
+            addresses_by_server[port.device_id] += [(item.subnet_id, item.address) for item in port.addresses]
     findings = []
     for uuid, state in consumers.items():
-        addresses = addresses_by_server.get(uuid, ())
+        addresses = addresses_by_server[uuid]
         claim = flat.server_claim(state.allocations, addresses, providers)
         if claim == state.allocations:
             continue

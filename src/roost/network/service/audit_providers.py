@@ -14,10 +14,9 @@ from roost.network.rules import capacity, segments
 from roost.network.rules import drift as rules
 from roost.network.service import Networks
 from roost.network.service import capacity as service
-from roost.network.store import audit as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
-from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages
+from roost.platform.audit import Check, Finding, all_at_once, keys_of
 from roost.platform.errors import Conflict
 from roost.platform.grouping import grouped
 from roost.seams.placement import SEGMENT_NAME
@@ -25,8 +24,8 @@ from roost.seams.placement import SEGMENT_NAME
 PROVIDERS_PAGE = 500
 PREFIXES = (SEGMENT_NAME.format(""), PLAIN_NAME.format(""), FLAT_NAME.format(""))
 
-ProviderFinding = Finding[str, tuple[ProviderSource | None, int]]
-"""A provider, with what stands behind it and the state that its publication wants."""
+ProviderFinding = Finding[str, ProviderSource | None]
+"""A provider, with what stands behind it."""
 
 
 async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
@@ -34,13 +33,10 @@ async def _list_providers(networks: Networks) -> AsyncIterator[Sequence[str]]:
     async with networks.database.transaction() as tx:
         uuids = sorted(source.provider_uuid for source in await network_rows.list_sources(tx))
     for prefix in PREFIXES:
-
-        async def read(after: str, prefix: str = prefix) -> list[tuple[str, str]]:
-            named = await networks.placement.list_named_providers(prefix, after=after, limit=PROVIDERS_PAGE)
-            return list(named.items())
-
-        async for page in read_pages(read, lambda named: named[1]):
-            yield sorted({uuid for uuid, _ in page}.difference(uuids))
+        after = ""
+        while named := await networks.placement.list_named_providers(prefix, after=after, limit=PROVIDERS_PAGE):
+            yield sorted(named.keys() - uuids)
+            after = list(named.values())[-1]
     for start in range(0, len(uuids), PROVIDERS_PAGE):
         yield uuids[start : start + PROVIDERS_PAGE]
 
@@ -52,15 +48,15 @@ async def _find_providers(networks: Networks, uuids: Sequence[str]) -> list[Prov
     """
     async with networks.database.transaction(snapshot=True) as tx:
         sources = {source.provider_uuid: source for source in await network_rows.list_sources(tx, uuids)}
-        publications = await store.list_publications(tx, uuids)
+        due = await publication_rows.list_due(tx, uuids)
     providers = await networks.placement.get_providers(uuids)
     findings = []
     for uuid in uuids:
-        source, (state_wanted, due) = sources.get(uuid), publications.get(uuid, (0, False))
+        source = sources.get(uuid)
         state = capacity.provider_state(source) if source else None
         drift = rules.judge_provider(uuid, state, providers.get(uuid), sourced=source is not None)
-        if drift is not None and not due:
-            findings.append(Finding(drift, uuid, (source, state_wanted)))
+        if drift is not None and uuid not in due:
+            findings.append(Finding(drift, uuid, source))
     return findings
 
 
@@ -105,11 +101,10 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
     async with networks.database.transaction(snapshot=True) as tx:
         sources = await network_rows.list_sources(tx)
         hosts = await network_rows.list_hosts(tx)
-        publications = await store.list_publications(tx, None)
+        due = await publication_rows.list_due(tx)
     aggregates = await networks.compute.list_host_aggregates()
     hosts_behind = await networks.compute.list_hosts_behind()
     known = {host.name for host in hosts}
-    due = {uuid for uuid, (_, is_due) in publications.items() if is_due}
     by_aggregate = grouped((segments.host_aggregate(source).uuid, source) for source in sources)
     members_wanted = rules.wanted_members(segments.aggregates_by_host(hosts, sources), sources)
     findings = []

@@ -10,10 +10,10 @@ from roost.network.rules.flat import pool_names
 from roost.network.rules.nics import describe_nic
 from roost.network.rules.segments import find_gaps
 from roost.network.service import Networks
-from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
+from roost.network.store import publications as publication_rows
 from roost.platform.database import reading
 from roost.platform.errors import Conflict
 from roost.platform.grouping import grouped
@@ -100,8 +100,8 @@ async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.
 async def list_unsettled_aggregates(networks: Networks) -> set[str]:
     """See NetworkAudit.list_unsettled_aggregates."""
     async with networks.database.transaction(snapshot=True) as tx:
-        due = [uuid for uuid, (_, is_due) in (await audit_rows.list_publications(tx, None)).items() if is_due]
-        sources = await store.list_sources(tx, due) if due else []
+        due = await publication_rows.list_due(tx)
+        sources = await store.list_sources(tx, sorted(due)) if due else []
     return {segments.host_aggregate(source).uuid for source in sources} | set(map(segments.segment_aggregate_uuid, due))
 
 

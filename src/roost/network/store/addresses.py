@@ -7,10 +7,8 @@ locks them first, by subnet and address.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from roost.network.model.networks import AddressCounts, AddressRange, SubnetKind
-from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given
+from roost.network.model.ports import HELD_OWNER, Address, FreeChange, Given, Mismarked
 from roost.network.rules import addressing
 from roost.platform.database import Connection
 from roost.platform.grouping import grouped
@@ -221,21 +219,12 @@ UNION ALL SELECT subnet_id, NULL, in_pool, claimed FROM handed
 """  # noqa: S608 - a constant of this file
 
 
-class GivenUp(Struct, frozen=True):
-    """An address that a port gave up. address: None if a hidden port that lists it has it now."""
+async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[tuple[str, str | None, bool, bool]]:
+    """Give these (subnet id, address) to hidden ports that list them, and delete the others.
 
-    subnet_id: str
-    address: int | None
-    in_pool: bool
-    claimed: bool
-
-
-async def give_up(tx: Connection, dropped: Sequence[tuple[str, str]]) -> list[GivenUp]:
-    """Give these (subnet id, address) to hidden ports that list them, and delete the others."""
-    return [
-        GivenUp(subnet_id, address and addressing.parse(address), in_pool, claimed)
-        for subnet_id, address, in_pool, claimed in await tx.fetch(GIVE_UP, *columns_of(dropped, 2))
-    ]
+    Return (subnet id, address, in_pool, claimed) of each. address: None if a hidden port has it now.
+    """
+    return [tuple(row) for row in await tx.fetch(GIVE_UP, *columns_of(dropped, 2))]
 
 
 LIST_TAKEN = """
@@ -311,17 +300,6 @@ async def mark_anew(tx: Connection, subnet_ids: Sequence[str]) -> None:
     await tx.execute(MARK_ANEW, subnet_ids)
 
 
-class Mismarked(Struct, frozen=True):
-    """An address that is not marked as it should be."""
-
-    subnet_id: str
-    address: str
-    in_pool: bool
-    claimed: bool
-    in_pool_wanted: bool
-    claimed_wanted: bool
-
-
 LIST_MISMARKED = "-- network.list_mismarked" + MISMARKED
 
 
@@ -342,21 +320,6 @@ SELECT DISTINCT port_id FROM network.address WHERE subnet_id = ANY($1::uuid[]) O
 async def list_subnet_ports(tx: Connection, subnet_ids: Sequence[str]) -> list[str]:
     """Return the ports that hold addresses in the subnets."""
     return [row["port_id"] for row in await tx.fetch(LIST_SUBNET_PORTS, subnet_ids)]
-
-
-LIST_OF_SERVERS = """
--- network.list_flat_addresses
-SELECT p.device_id, a.subnet_id, a.address FROM network.port p JOIN network.address a ON a.port_id = p.id
-WHERE p.device_id = ANY($1::text[]) AND p.device_id <> '' AND p.nic_tag IS NOT NULL ORDER BY p.device_id, p.nic_tag
-"""
-
-
-async def list_of_servers(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Return server id -> its addresses, as (pool, address); servers without any are left out."""
-    addresses: dict[str, tuple[tuple[str, str], ...]] = {}
-    for server_id, pool_id, address in await tx.fetch(LIST_OF_SERVERS, server_ids):
-        addresses[server_id] = (*addresses.get(server_id, ()), (pool_id, address))
-    return addresses
 
 
 def range_columns(ranges: Sequence[tuple[str, AddressRange]]) -> list[list[str]]:

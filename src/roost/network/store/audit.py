@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
-from roost.network.model.networks import AddressRange
-from roost.network.model.ports import StrayAddress
+from roost.network.model.ports import FreeState, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC
@@ -40,16 +37,6 @@ async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict
     return claims
 
 
-class UnreachedPort(Struct, frozen=True):
-    """A bound port with an address on a segment that its host does not reach."""
-
-    id: str
-    name: str
-    host: str
-    address: str
-    physical_network: str
-
-
 LIST_UNREACHED = f"""
 -- network.audit_unreached
 SELECT p.id, p.name, p.host, a.address, r.physical_network
@@ -64,9 +51,12 @@ ORDER BY p.id, a.address LIMIT $1
 """  # noqa: S608 - a constant of networks.py
 
 
-async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
-    """Return the first unreached ports. Every host reaches a segment or network without a physical network."""
-    return [UnreachedPort(**row) for row in await tx.fetch(LIST_UNREACHED, limit)]
+async def list_unreached(tx: Connection, *, limit: int) -> list[tuple[str, str, str, str, str]]:
+    """Return (port id, the port's name, host, address, physical network) of the first addresses on unreached segments.
+
+    Every host reaches a segment or network without a physical network.
+    """
+    return [tuple(row) for row in await tx.fetch(LIST_UNREACHED, limit)]
 
 
 # A row and the row that it is joined with are written in one transaction, so that one statement sees both.
@@ -86,27 +76,16 @@ async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | N
     return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit, port_ids)]
 
 
-class FreeRow(Struct, frozen=True, kw_only=True):
-    """A subnet's pools and free ranges. count_held: of its pools. overlapping: held addresses in a free range."""
-
-    subnet_id: str
-    name: str
-    pools: tuple[AddressRange, ...]
-    free: tuple[AddressRange, ...]
-    count_held: int
-    overlapping: int
-
-
 LIST_FREE = f"""
 -- network.audit_free_ranges
 SELECT s.id, s.name,
-    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1)
-        AS pool_firsts,
-    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address)
-        AS pool_lasts,
+    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1) AS pool_firsts,
+    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address) AS pool_lasts,
     ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
     ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
-    (SELECT count(*) FROM network.address a WHERE a.subnet_id = s.id AND a.in_pool) AS held,
+    (SELECT count(*) FROM network.pool p
+        JOIN network.address a ON a.subnet_id = s.id AND a.address BETWEEN p.first_address AND p.last_address
+        WHERE p.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC})) AS held,
     (SELECT count(*) FROM network.address a CROSS JOIN LATERAL (
         SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id AND f.first_address <= a.address
         ORDER BY f.first_address DESC LIMIT 1
@@ -118,10 +97,10 @@ ORDER BY s.id LIMIT $2
 """  # noqa: S608 - a constant of addresses.py
 
 
-async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None) -> list[FreeRow]:
+async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None) -> list[FreeState]:
     """Return a page of subnets, by id. ids: only these."""
     return [
-        FreeRow(
+        FreeState(
             subnet_id=row["id"],
             name=row["name"],
             pools=addressing.parse_ranges(row["pool_firsts"], row["pool_lasts"]),
@@ -131,19 +110,6 @@ async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str
         )
         for row in await tx.fetch(LIST_FREE, after or None, limit, ids)
     ]
-
-
-LIST_PUBLICATIONS = """
--- network.audit_publications
-SELECT provider_uuid, wanted, wanted > published OR lease_owner IS NOT NULL AS due FROM network.publication
-WHERE $1::uuid[] IS NULL OR provider_uuid = ANY($1)
-"""
-
-
-async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None) -> dict[str, tuple[int, bool]]:
-    """Return provider UUID -> (state wanted, whether it is still to be published); of these, or all."""
-    rows = await tx.fetch(LIST_PUBLICATIONS, provider_uuids)
-    return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
 
 
 LIST_SERVER_PORTS = """
