@@ -140,7 +140,7 @@ def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
 def test_ports_on_flat_networks_are_made_when_the_host_is_known(placed: bool, new: list[tuple[str, str]]) -> None:
     network = msgspec.structs.replace(FLAT, subnet_ids=("p",))
     server = Server(server_id=str(uuid.uuid4()), project_id=PROJECT, nics=(NIC,))
-    (decided,) = port_bindings.decide_reservations([server], {"flat": network}, {}, placed=placed)
+    (decided,) = port_bindings.decide_reservations([server], {"flat": network}, {}, now=NEVER, placed=placed)
     assert isinstance(decided, Reservation)
     assert len(decided.port_ids) == 1
     assert [(port.nic_tag, port.network_id) for port in decided.new] == new

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.network.cloud import PROJECT
+from tests.network.cloud import NEVER, PROJECT
 from tests.network.parts import SLAAC, a_network, a_port, a_provider, a_subnet, an_address
 
 from roost.network.model.networks import Host, Provider
@@ -64,7 +64,9 @@ def test_a_server_has_all_its_ports_or_a_reason(
 ) -> None:
     networks = {"n": a_network(subnet_ids=("s",)), "bare": a_network("bare")}
     server = ServerNics(server_id=SERVER, project_id=PROJECT, nics=tuple(nics))
-    (decided,) = port_bindings.decide_reservations([server], networks, {port.id: port} if port else {}, **more)
+    (decided,) = port_bindings.decide_reservations(
+        [server], networks, {port.id: port} if port else {}, now=NEVER, **more
+    )
     if isinstance(decided, PortsRefused):
         assert decided.reason == answer
         return
@@ -78,7 +80,7 @@ def test_a_server_has_all_its_ports_or_a_reason(
 
 def test_the_first_server_that_wants_a_port_gets_it() -> None:
     servers = [ServerNics(server_id=SERVER[:-1] + last, project_id=PROJECT, nics=(PORT_NIC,)) for last in "12"]
-    first, second = port_bindings.decide_reservations(servers, {}, {"p": a_port(an_address(OLD))})
+    first, second = port_bindings.decide_reservations(servers, {}, {"p": a_port(an_address(OLD))}, now=NEVER)
     assert isinstance(first, Reservation)
     assert [item.reserved_from for item in first.reserved] == [PortOrigin()]
     assert second == PortsRefused(servers[1].server_id, "Port p is still in use.")
@@ -94,7 +96,7 @@ def test_the_first_servers_get_what_their_projects_quota_has() -> None:
         )
         for number, count in enumerate(counts)
     ]  # fmt: skip
-    decided = port_bindings.decide_reservations(servers, networks, {})
+    decided = port_bindings.decide_reservations(servers, networks, {}, now=NEVER)
     assert port_bindings.refuse_over_quota(decided, {}) == decided
     answers = port_bindings.refuse_over_quota(decided, {PROJECT: QuotaUsage(PROJECT, "port", 10, 7)})
     assert [answer == before for answer, before in zip(answers, decided, strict=True)] == [True, False, True]

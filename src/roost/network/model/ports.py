@@ -224,17 +224,6 @@ class Given(Struct, frozen=True):
     claimed: bool
 
 
-class NewPort(Struct, frozen=True):
-    """A port that Roost makes for a server. nic_tag: on a flat network, its NIC's."""
-
-    id: str
-    network_id: str
-    project_id: str
-    server_id: str
-    device_owner: str
-    nic_tag: str | None = None
-
-
 class Parting(Struct, frozen=True):
     """What becomes of a port when its server goes.
 

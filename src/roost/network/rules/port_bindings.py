@@ -4,17 +4,19 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.network.model.networks import Host, Network, Provider
-from roost.network.model.ports import VIF_TYPE_UNBOUND, Address, Given, NewPort, Parting, Port, PortOrigin
+from roost.network.model.ports import VIF_TYPE_UNBOUND, Address, Given, Parting, Port, PortOrigin
 from roost.network.model.unknown_guests import LeftNic
 from roost.network.rules import capacity, quotas, segments, uses
 from roost.network.rules.addressing import Demand
-from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
+from roost.network.rules.requests import DEFERRED, IMMEDIATE, NONE, claimed_demands
 from roost.platform.quotas import QuotaUsage
+from roost.platform.structs import copy_as
 from roost.seams import network as seam
 from roost.seams.service_types import COMPUTE_OWNER
 
@@ -27,7 +29,7 @@ class Reservation(Struct, frozen=True):
 
     server_id: str
     port_ids: tuple[str, ...]
-    new: tuple[NewPort, ...]
+    new: tuple[Port, ...]
     reserved: tuple[Port, ...]
 
 
@@ -47,6 +49,7 @@ def decide_reservations(
     claiming: Set[str] = frozenset(),
     refused: Mapping[str, str] = {},
     *,
+    now: datetime,
     placed: bool = False,
     make: bool = True,
 ) -> list[Reservation | seam.PortsRefused]:
@@ -64,38 +67,52 @@ def decide_reservations(
         if reason is not None:
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue
-        owner = COMPUTE_OWNER + server.availability_zone
         ids = tuple(nic.port_id_of(server.server_id) for nic in server.nics)
-        new: list[NewPort] = []
+        new: list[Port] = []
         reserved: list[Port] = []
         for nic, nic_port_id in zip(server.nics, ids, strict=True):
             taken[nic_port_id] = server.server_id
             port = ports.get(nic_port_id)
             if port is None:
                 assert nic.network_id is not None
-                tag = nic.tag if networks[nic.network_id].flat else None
-                if make and (placed or tag is None):
-                    new.append(NewPort(nic_port_id, nic.network_id, server.project_id, server.server_id, owner, tag))
+                network = networks[nic.network_id]
+                if make and (placed or not network.flat):
+                    new.append(_made(nic_port_id, nic, server, network, now))
             elif make and port.device_id != server.server_id:
-                reserved.append(_reserved(port, server.server_id, owner))
+                reserved.append(_reserved(port, server))
         answers.append(Reservation(server.server_id, ids, tuple(new), tuple(reserved)))
     return answers
 
 
-def _reserved(port: Port, server_id: str, device_owner: str) -> Port:
+def _made(port_id: str, nic: seam.Nic, server: seam.ServerNics, network: Network, now: datetime) -> Port:
+    """Return the port that Roost makes for a NIC, reserved for the server's build."""
+    return Port(
+        id=port_id,
+        network_id=network.id,
+        project_id=server.project_id,
+        device_id=server.server_id,
+        device_owner=COMPUTE_OWNER + server.availability_zone,
+        made_for=server.server_id,
+        nic_tag=nic.tag if network.flat else None,
+        ip_allocation=DEFERRED,
+        reserved_from=PortOrigin(),
+        port_security_enabled=network.port_security_enabled,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _reserved(port: Port, server: seam.ServerNics) -> Port:
     """Return a user's port as a server's build reserves it.
 
     A port that Roost made for another server, and that a client detached, becomes the user's own. A bound port is
     unbound until the build binds it. So the server of a reserved port that is bound runs.
     """
-    origin = PortOrigin(
-        device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
-    )
     return replace(
         port,
-        device_id=server_id,
-        device_owner=device_owner,
-        reserved_from=origin,
+        device_id=server.server_id,
+        device_owner=COMPUTE_OWNER + server.availability_zone,
+        reserved_from=copy_as(PortOrigin, port),
         made_for=None,
         host=None,
         vif_type=VIF_TYPE_UNBOUND,
@@ -122,16 +139,12 @@ def refuse_over_quota(
 
 def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
     """Return the port as the conductor needs to know it. An address that this very build assigned does not pin it."""
-    return seam.Port(
-        id=port.id,
+    return copy_as(
+        seam.Port,
+        port,
         tag=nic.tag,
-        network_id=port.network_id,
-        project_id=port.project_id,
-        mac_address=port.mac_address,
-        revision=port.revision,
         preserve_on_delete=port.made_for is None,
         needs_address=not port.addresses and port.ip_allocation != NONE,
-        host=port.host,
         addresses=tuple(item.address for item in port.addresses),
         provider_uuid=port.provider_uuid,
         pinned=any(item.assigned_for != server_id for item in port.addresses),

@@ -10,7 +10,7 @@ import msgspec
 
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model.networks import Network, Provider, Subnet
-from roost.network.model.ports import FixedIpRequest, NewPort, Port, PortFilter, PortOrigin
+from roost.network.model.ports import FixedIpRequest, Port, PortFilter
 from roost.network.rules import addressing, port_bindings, requests
 from roost.network.rules.flat import Pools, refuse_nics, with_pools
 from roost.network.rules.port_bindings import Assignment, Reservation
@@ -28,7 +28,6 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.platform.retries import retried
-from roost.platform.structs import copy_as
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -225,41 +224,20 @@ async def _reserve_batch(
             if releasing:
                 raise ReleasesPending(releasing)
             refused = await _list_refused(tx, servers, pools)
+            now = networks.env.now()
             decided = port_bindings.decide_reservations(
-                servers, known, ports_locked, claiming.keys(), refused, placed=placed, make=make
+                servers, known, ports_locked, claiming.keys(), refused, now=now, placed=placed, make=make
             )
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
-            await _insert_made(networks, tx, new, known)
+            if len(await addresses.insert_ports(networks, tx, new)) < len(new):
+                raise MadeMeanwhile("A port of them was made meanwhile, or no MAC address is free: repeat the request.")
             await resources.update(tx, "port", [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         ports_locked = await ports.lock_ports(tx, ids)
     return [
         answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, ports_locked, pools)
         for server, answer in zip(servers, decided, strict=True)
     ]
-
-
-async def _insert_made(
-    networks: Networks, tx: Connection, new: Sequence[NewPort], known: Mapping[str, Network]
-) -> None:
-    """Make ports that are reserved for their builds. known: their networks, by id. Raises MadeMeanwhile."""
-    now = networks.env.now()
-    drafts = [
-        copy_as(
-            Port,
-            port,
-            device_id=port.server_id,
-            made_for=port.server_id,
-            ip_allocation=requests.DEFERRED,
-            reserved_from=PortOrigin(),
-            port_security_enabled=known[port.network_id].port_security_enabled,
-            created_at=now,
-            updated_at=now,
-        )
-        for port in new
-    ]
-    if len(await addresses.insert_ports(networks, tx, drafts)) < len(drafts):
-        raise MadeMeanwhile("A port of them was made meanwhile, or no MAC address is free: repeat the request.")
 
 
 async def _list_refused(tx: Connection, servers: Sequence[seam.ServerNics], pools: Pools) -> dict[str, str]:
