@@ -277,9 +277,9 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
     """Delete the host aggregates of physical networks on which no network without segments is left."""
     states = await networks.compute.list_host_aggregates()
     plain = {uuid for uuid, item in states.items() if segments.is_plain_aggregate(HostAggregateState(uuid, item.name))}
-    async with networks.database.connection() as connection:
-        physical_networks = await store.list_plain_networks(connection)
-    await drop_aggregates(networks, plain - {segments.plain_aggregate(name).uuid for name in physical_networks})
+    async with networks.database.transaction(snapshot=True) as tx:
+        sources = await store.list_sources(tx)
+    await drop_aggregates(networks, plain - {segments.host_aggregate(source).uuid for source in sources})
 
 
 async def drop_aggregates(networks: Networks, uuids: Set[str]) -> list[str]:

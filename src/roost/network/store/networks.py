@@ -285,18 +285,6 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     ]
 
 
-LIST_PLAIN_NETWORKS = """
--- network.list_plain_networks
-SELECT DISTINCT n.physical_network FROM network.network n
-WHERE NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
-"""
-
-
-async def list_plain_networks(tx: Connection) -> list[str | None]:
-    """Return the physical networks, None for every host, of networks with subnets that belong to no segment."""
-    return [row["physical_network"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)]
-
-
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
     pools = addressing.parse_ranges(fields.pop("firsts"), fields.pop("lasts"))
