@@ -195,7 +195,7 @@ class SubnetKind(SubnetUse, frozen=True, kw_only=True):
 
 
 class Subnet(SubnetKind, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order."""
+    """A subnet with its allocation pools, in order. spreading: older ports are still to get addresses of it."""
 
     description: str
     project_id: str
@@ -206,6 +206,7 @@ class Subnet(SubnetKind, frozen=True, kw_only=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    spreading: bool = False
     pools: tuple[AddressRange, ...] = ()
 
 

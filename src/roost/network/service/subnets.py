@@ -96,7 +96,8 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
         rules.refuse_new(known[subnet.network_id], subnet, peers, segments)
         peers.append(subnet)
     await quotas.refuse_over(networks, tx, "subnet", Counter(subnet.project_id for subnet in new))
-    await store.insert_subnets(tx, new, spreading=[subnet.id for subnet in new if uses.is_automatic(subnet)])
+    written = [msgspec.structs.replace(subnet, spreading=uses.is_automatic(subnet)) for subnet in new]
+    await resources.insert(tx, "subnet", written)
     await addresses.add_pools(tx, new)
     await resources.touch(tx, "network", list(known))
     await notice_rows.note_networks(tx, sorted({subnet.network_id for subnet in new if subnet.segment_id}))

@@ -6,7 +6,7 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from roost.network.model.networks import (
     Holdings,
@@ -21,7 +21,7 @@ from roost.network.model.networks import (
     Subnet,
 )
 from roost.network.rules import addressing
-from roost.network.store import lists, resources
+from roost.network.store import lists
 from roost.network.store.addresses import HOLDING, range_columns
 from roost.network.store.resources import COLUMNS
 from roost.platform.database import Connection
@@ -161,14 +161,9 @@ async def list_subnets(
 ) -> list[Subnet]:
     """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
 
-    spreading: only those of which older ports are still to get addresses.
+    spreading: only those that are.
     """
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
-
-
-async def insert_subnets(tx: Connection, new: Sequence[Subnet], *, spreading: Sequence[str]) -> None:
-    """Insert subnets without their pools. spreading: ids of those of which older ports are still to get addresses."""
-    await resources.insert(tx, "subnet", [{**asdict(item), "spreading": item.id in spreading} for item in new])
 
 
 FINISH_SPREADING = """

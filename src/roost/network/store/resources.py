@@ -5,7 +5,6 @@ A row has the fields of its struct as columns. It goes in as JSON, which Postgre
 # ruff: noqa: S608 - what is put into a statement are names of tables and columns.
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from roost.network.model.networks import Kind, Network, Segment, Subnet
 from roost.network.model.ports import Port
@@ -45,12 +44,15 @@ INSERT INTO network.{kind} ({", ".join(names)})
 SELECT {", ".join(map(_read, names))} FROM json_populate_recordset(NULL::network.{kind}, $1) AS given
 ON CONFLICT DO NOTHING RETURNING id
 """
-    for kind, names in {**COLUMNS, "subnet": [*COLUMNS["subnet"], "spreading"]}.items()
+    for kind, names in COLUMNS.items()
 }
 
 
-async def insert(tx: Connection, kind: Kind, new: Sequence[Network | Segment | Port | dict[str, Any]]) -> set[str]:
-    """Insert new rows; return the ids inserted. A port whose MAC address its network has already is left out."""
+async def insert(tx: Connection, kind: Kind, new: Sequence[Network | Segment | Subnet | Port]) -> set[str]:
+    """Insert new rows, of subnets without pools; return the ids inserted.
+
+    A port whose MAC address its network has already is left out.
+    """
     return {row["id"] for row in await tx.fetch(INSERT[kind], encode(new))} if new else set()
 
 
