@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from roost.network.model.networks import Subnet
 from roost.network.model.ports import Nic
 from roost.network.rules.subnets import shown_routes
+from roost.platform.structs import copy_as
 from roost.seams import guests as seam
 
 
@@ -18,20 +19,15 @@ def describe_nic(nic: Nic, subnets: Iterable[Subnet]) -> seam.NicNetwork:
     network_type = nic.network_type or ("flat" if nic.physical_network else None)
     segment = None
     if network_type is not None:
-        segment = seam.NicSegment(
-            id=nic.segment_id or nic.network_id,
-            network_type=network_type,
-            physical_network=nic.physical_network,
-            segmentation_id=nic.segmentation_id,
-        )
-    return seam.NicNetwork(
-        port_id=nic.port_id,
-        mtu=nic.mtu,
+        segment = copy_as(seam.NicSegment, nic, id=nic.segment_id or nic.network_id, network_type=network_type)
+    return copy_as(
+        seam.NicNetwork,
+        nic,
         segment=segment,
         subnets=tuple(_subnet(subnet, peers) for subnet in peers if subnet.id in nic.subnet_ids),
         port_security=nic.port_security_enabled,
         pairs_allowed=tuple(
-            seam.AddressPair(ip_address=whole_block(pair.ip_address), mac_address=pair.mac_address)
+            copy_as(seam.AddressPair, pair, ip_address=whole_block(pair.ip_address))
             for pair in nic.allowed_address_pairs
         ),
     )
@@ -47,9 +43,7 @@ def _subnet(subnet: Subnet, peers: Iterable[Subnet]) -> seam.NicSubnet:
         cidr=subnet.cidr,
         gateway=subnet.gateway_ip,
         dns=subnet.dns_nameservers,
-        routes=tuple(
-            seam.Route(destination=route.destination, nexthop=route.nexthop) for route in shown_routes(subnet, peers)
-        ),
+        routes=tuple(copy_as(seam.Route, route) for route in shown_routes(subnet, peers)),
         dhcp=subnet.enable_dhcp,
         ra_mode=subnet.ipv6_ra_mode,
         address_mode=subnet.ipv6_address_mode,

@@ -22,6 +22,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import unknown_guests as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.structs import copy_as
 from roost.seams.placement import Claimed, Refused, Rule, add_allocations
 from roost.seams.service_types import COMPUTE_OWNER
 from roost.seams.unknown_guests import Adoption, ListedNic, UnknownGuest
@@ -29,11 +30,7 @@ from roost.seams.unknown_guests import Adoption, ListedNic, UnknownGuest
 
 async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
     """See GuestPortClient.adopt_ports."""
-    nics = tuple(
-        ListedNic(mac_address=nic.mac_address, addresses=nic.addresses, network_id=nic.network_id)
-        for nic in adoption.nics
-    )
-    guest = UnknownGuest(server_id=adoption.server_id, host=adoption.host, nics=nics)
+    guest = copy_as(UnknownGuest, adoption, nics=tuple(copy_as(ListedNic, nic) for nic in adoption.nics))
     (answer,) = await unknown_guests.list_held_addresses(networks, [guest])
     if lacking := [*answer.free, *answer.unknown, *(f"{item.address} ({item.words})" for item in answer.used)]:
         return f"not held for it: {', '.join(lacking)}"
