@@ -1,5 +1,7 @@
 """Where addresses of guests are that the records do not know, and the hidden ports that hold them."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from roost.network.model.ports import Address
@@ -27,7 +29,7 @@ class Place(Struct, frozen=True, kw_only=True):
 class HeldPort(Struct, frozen=True, kw_only=True):
     """A hidden port as it should be: one for each NIC of a guest on each provider.
 
-    listed: what the guest has, as (subnet id, address). addresses: the listed ones that no other port has.
+    listed: what the guest has, as (subnet id, address) -> whether the port is to have it: no other port does.
     """
 
     id: str
@@ -36,14 +38,11 @@ class HeldPort(Struct, frozen=True, kw_only=True):
     server_id: str
     host: str
     mac_address: str
-    listed: tuple[tuple[str, str], ...]
-    addresses: tuple[tuple[str, str], ...]
+    listed: Mapping[tuple[str, str], bool]
 
 
 class LeftNic(Struct, frozen=True, kw_only=True):
-    """A NIC that a server has lost, and that its guest on the host may still have. port_id: the port
-    that has its addresses.
-    """
+    """A NIC that a server has lost and that its guest may still have. port_id: of the port that has its addresses."""
 
     port_id: str
     server_id: str

@@ -7,7 +7,7 @@ server's and are claimed. A guest may also have addresses of a port that its ser
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from roost.network.model.ports import Port
 from roost.network.model.unknown_guests import AdoptedPort, AdoptionPlan, HeldPort, Place
 from roost.network.rules import addressing, capacity, segments
 from roost.network.rules.capacity import claim_of
+from roost.platform.structs import copy_as
 from roost.seams import unknown_guests as seam
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -39,7 +40,6 @@ def plan_host(
     """
     ports: dict[str, HeldPort] = {}
     ports_by_pair: dict[tuple[str, str], HeldPort] = {}
-    pairs_listed: set[tuple[str, str]] = set()
     answers = []
     for guest in guests:
         kept, free, unknown = list[str](), list[str](), list[str]()
@@ -56,16 +56,14 @@ def plan_host(
                         taken.append(holder)
                     else:
                         (free if place.port_id is None else kept).append(place.address)
-                    if pair not in pairs_listed:
-                        pairs_listed.add(pair)
+                    if pair not in ports_by_pair:
                         holds = holder is None and (place.port_id is None or place.of_unknown_guest)
                         port = _with_place(ports, guest, nic, place, holds=holds)
-                        ports[port.id] = port
-                        ports_by_pair |= {pair: port} if holds else {}
+                        ports[port.id] = ports_by_pair[pair] = port
         answers.append(
-            seam.HeldAddresses(
-                server_id=guest.server_id,
-                host=guest.host,
+            copy_as(
+                seam.HeldAddresses,
+                guest,
                 addresses_held=tuple(dict.fromkeys(kept)),
                 free=tuple(dict.fromkeys(free)),
                 used=tuple(taken),
@@ -99,10 +97,9 @@ def list_pairs(guests: Iterable[seam.UnknownGuest]) -> list[tuple[str | None, st
     return sorted(pairs, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def is_held(port: Port, listed: Set[tuple[str, str]], wanted: HeldPort) -> bool:
-    """Return whether the hidden port and its list of its guest's addresses are as wanted."""
-    pairs = {(item.subnet_id, item.address) for item in port.addresses}
-    return pairs == set(wanted.addresses) and listed == set(wanted.listed)
+def is_held(plan: HostPlan, listed: Mapping[str, Mapping[tuple[str, str], bool]]) -> bool:
+    """Return whether the hidden ports list and have what is planned. listed: as store/unknown_guests.py returns it."""
+    return listed == {port.id: port.listed for port in plan.ports}
 
 
 def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) -> list[Place]:
@@ -115,21 +112,16 @@ def _reached(nic: seam.ListedNic, host: Host | None, places: Iterable[Place]) ->
 
 
 def _find_holder(guest: seam.UnknownGuest, place: Place, planned: HeldPort | None) -> seam.AddressHolder | None:
-    """Return the other server or guest that has the address, if any. planned: the hidden port it is planned for."""
-    if planned is not None:
-        if planned.server_id == guest.server_id:
-            return None
-        return seam.AddressHolder(
-            address=place.address, port_id=planned.id, server_id=planned.server_id, host=planned.host
-        )
+    """Return the other server or guest that has the address, if any. planned: the hidden port that lists it."""
+    if planned is not None and planned.listed[place.subnet_id, place.address]:
+        is_other = planned.server_id != guest.server_id
+        return copy_as(seam.AddressHolder, planned, address=place.address, port_id=planned.id) if is_other else None
     is_of_host = place.of_unknown_guest and place.host == guest.host
     is_own = place.server_id == guest.server_id and not place.of_unknown_guest
     # An address that another guest of this host held and no longer lists becomes free in the same transaction.
     if place.port_id is None or is_own or is_of_host:
         return None
-    return seam.AddressHolder(
-        address=place.address, port_id=place.port_id, server_id=place.server_id, host=place.host or ""
-    )
+    return copy_as(seam.AddressHolder, place, port_id=place.port_id, host=place.host or "")
 
 
 def _with_place(
@@ -141,18 +133,16 @@ def _with_place(
     """
     name = f"{guest.host} {place.network_id} {place.provider_uuid} {nic.mac_address}"
     port_id = str(uuid.uuid5(uuid.UUID(guest.server_id), name))
-    port = ports.get(port_id) or HeldPort(
+    port = ports.get(port_id) or copy_as(
+        HeldPort,
+        place,
         id=port_id,
-        network_id=place.network_id,
-        provider_uuid=place.provider_uuid,
         server_id=guest.server_id,
         host=guest.host,
         mac_address=nic.mac_address,
-        listed=(),
-        addresses=(),
+        listed={},
     )
-    pair = (place.subnet_id, place.address)
-    return replace(port, listed=(*port.listed, pair), addresses=(*port.addresses, pair) if holds else port.addresses)
+    return replace(port, listed={**port.listed, (place.subnet_id, place.address): holds})
 
 
 def plan_adoption(

@@ -28,7 +28,7 @@ async def leave(networks: Networks, tx: Connection, port: Port, gone: Sequence[A
     gone: see readdressing.list_leaving. Call it before addresses are taken back.
     """
     locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone})
-    listed = tuple((item.subnet_id, item.address) for item in gone if item.subnet_id in locked)
+    listed = {(item.subnet_id, item.address): False for item in gone if item.subnet_id in locked}
     if not listed:
         return
     assert port.host is not None, "a port on no host has no guest"
@@ -40,7 +40,6 @@ async def leave(networks: Networks, tx: Connection, port: Port, gone: Sequence[A
         host=port.host,
         mac_address="",
         listed=listed,
-        addresses=(),
     )
     await insert_ports(networks, tx, [hidden], of_lost_nics=True)
     await store.set_listed(tx, [hidden.id], [hidden], locked)

@@ -4,14 +4,14 @@ Compute names all guests of a host. A host whose ports are right already costs r
 these ports: `rules/capacity.py`.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from roost.network.errors import PortChanged
 from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Port, PortFilter
+from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Port
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import requests, uses
 from roost.network.rules.addressing import Demand, parse
@@ -44,11 +44,8 @@ async def hold_addresses(networks: Networks, guests_by_host: GuestsByHost, *, as
         async with networks.database.transaction(snapshot=True) as tx:
             plans = await _plan(tx, batch)
             listed = await store.list_listed(tx, list(batch))
-            ids = tuple(port_id for of_host in listed.values() for port_id in of_host)
-            ports_read = await ports.list_ports(tx, PortFilter(ids=ids, hidden=True)) if ids else []
-        known = {port.id: port for port in ports_read}
         for name, plan in plans.items():
-            if _is_so(plan, listed.get(name, {}), known):
+            if is_held(plan, listed.get(name, {})):
                 answers += map(after_hold, plan.answers)
                 continue
             async with networks.database.transaction() as tx:
@@ -83,11 +80,6 @@ async def _plan(tx: Connection, guests_by_host: GuestsByHost) -> dict[str, HostP
     return {name: plan_host(guests, hosts.get(name), places) for name, guests in guests_by_host.items()}
 
 
-def _is_so(plan: HostPlan, listed: Mapping[str, Set[tuple[str, str]]], known: Mapping[str, Port]) -> bool:
-    planned = {port.id: port for port in plan.ports}
-    return planned.keys() == listed.keys() and all(is_held(known[id], listed[id], port) for id, port in planned.items())
-
-
 async def _set_host(
     networks: Networks, tx: Connection, host: str, guests: Sequence[seam.UnknownGuest], *, as_of: float
 ) -> tuple[Sequence[seam.HeldAddresses], set[str]]:
@@ -112,20 +104,19 @@ async def _set_host(
         item
         for port in known.values()
         for item in port.addresses
-        if port.id not in planned or (item.subnet_id, item.address) not in planned[port.id].addresses
+        if port.id not in planned or not planned[port.id].listed.get((item.subnet_id, item.address))
     ]
     await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
     await insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
     await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
     await addresses.take_back(tx, dropped)
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
-    now = await ports.lock_ports(tx, list(planned))
-    has = {(item.subnet_id, item.address) for port in now.values() for item in port.addresses}
+    listed = (await store.list_listed(tx, [host])).get(host, {})
     missing = [
-        (port, subnet_id, address)
+        (port, *pair)
         for port in plan.ports
-        for subnet_id, address in port.addresses
-        if (subnet_id, address) not in has and subnet_id in locked
+        for pair, is_planned in port.listed.items()
+        if is_planned and listed.get(port.id, {}).get(pair) is False  # listed, in a locked subnet
     ]
     await _take(networks, tx, missing, locked)
     providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}

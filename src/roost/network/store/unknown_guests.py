@@ -42,21 +42,26 @@ async def list_places(tx: Connection, pairs: Sequence[tuple[str | None, str]]) -
     return grouped((row["address"], Place(**row)) for row in rows)
 
 
-LIST_PORTS_OF_HOSTS = f"""
+LIST_HELD_PORTS = f"""
 -- network.list_held_ports
-SELECT p.host, p.id, l.subnet_id, l.address
+SELECT p.host, p.id, l.subnet_id, l.address, EXISTS (
+    SELECT FROM network.address a WHERE a.subnet_id = l.subnet_id AND a.address = l.address AND a.port_id = p.id
+) AS has
 FROM network.port p LEFT JOIN network.listed_address l ON l.port_id = p.id
 WHERE {OF_UNKNOWN_GUEST} AND ($1::text[] IS NULL OR p.host = ANY($1)) ORDER BY p.id
 """
 
 
-async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """Return host -> hidden port -> the (subnet id, address) pairs that the port's guest lists. hosts: None for all."""
-    listed: dict[str, dict[str, set[tuple[str, str]]]] = {}
-    for row in await tx.fetch(LIST_PORTS_OF_HOSTS, hosts):
-        pairs = listed.setdefault(row["host"], {}).setdefault(row["id"], set())
-        if row["address"] is not None:
-            pairs.add((row["subnet_id"], row["address"]))
+async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, dict[str, dict[tuple[str, str], bool]]]:
+    """Return host -> hidden port -> each (subnet id, address) that its guest lists -> whether the port has it.
+
+    hosts: None for all.
+    """
+    listed: dict[str, dict[str, dict[tuple[str, str], bool]]] = {}
+    for host, port_id, subnet_id, address, has in await tx.fetch(LIST_HELD_PORTS, hosts):
+        pairs = listed.setdefault(host, {}).setdefault(port_id, {})
+        if address is not None:
+            pairs[subnet_id, address] = has
     return listed
 
 
