@@ -50,6 +50,24 @@ async def rows(cloud: Cloud) -> int:
         return int(await tx.fetchval("SELECT count(*) FROM network.release"))
 
 
+@pytest.mark.parametrize("cidr", ["10.0.0.0/28", "0.0.0.0/31", "255.255.255.254/31", "2001:db8::/125"])
+async def test_addresses_that_are_free_again_are_one_range_again(cloud: Cloud, cidr: str) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, cidr)
+
+    async def ranges() -> list[Any]:
+        async with cloud.networks.database.connection() as connection:
+            return [tuple(row) for row in await connection.fetch("SELECT * FROM network.free_range")]
+
+    before = await ranges()
+    made = [await make(cloud, network) for _ in range(1 if "/31" in cidr else 6)]
+    for port in [*made[1::2], *made[::2][::-1]]:
+        await ports.delete_port(cloud.networks, port.id)
+    assert len(before) == 1
+    assert await ranges() == before
+    await assert_sound(cloud)
+
+
 async def test_those_who_wait_for_a_port_leave_its_release_a_connection(cloud: Cloud) -> None:
     """As many as the pool has: the release has locked the port, and calls the ledger."""
     network = await cloud.plain("10.0.0.0/28")

@@ -81,7 +81,7 @@ def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
 def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) -> FreeChange:
     """Return the change that joins addresses which are free again with the free ranges beside them.
 
-    addresses: subnet id -> addresses in its pools. neighbours: the free ranges next below and above each address.
+    addresses: subnet id -> addresses in its pools. neighbours: the free ranges that end or begin beside one.
     """
     before = {subnet_id: neighbours.get(subnet_id, ()) for subnet_id in addresses}
     after = {

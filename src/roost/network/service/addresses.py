@@ -14,7 +14,7 @@ from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationF
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
 from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
 from roost.network.rules import addressing, capacity, port_security, requests, uses
-from roost.network.rules.addressing import Demand, Ranges
+from roost.network.rules.addressing import Demand, Ranges, holds
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.rules.revisions import pick
 from roost.network.service import Networks, availability
@@ -213,7 +213,13 @@ async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -
             freed.setdefault(subnet_id, []).append(addressing.parse(address))
     if providers:
         await publication_rows.want(tx, sorted(providers))
-    neighbours = await store.list_neighbours(tx, freed)
+    beside = [
+        (subnet_id, number)
+        for subnet_id, numbers in freed.items()
+        for number in {number + step for number in numbers for step in (-1, 1)}
+        if holds((addressing.block_range(locked[subnet_id].cidr),), number)
+    ]
+    neighbours = await store.list_free(tx, {}, beside, {})
     await store.change_free(tx, addressing.take_back(freed, neighbours))
     return providers
 

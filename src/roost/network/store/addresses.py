@@ -121,26 +121,6 @@ async def list_held(tx: Connection, subnet_id: str) -> list[int]:
     return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
 
 
-LIST_NEIGHBOURS = """
--- network.list_neighbour_ranges
-SELECT DISTINCT w.subnet_id, f.first_address, f.last_address
-FROM unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
-CROSS JOIN LATERAL (
-    (SELECT first_address, last_address FROM network.free_range r
-    WHERE r.subnet_id = w.subnet_id AND r.first_address < w.address ORDER BY first_address DESC LIMIT 1)
-    UNION ALL
-    (SELECT first_address, last_address FROM network.free_range r
-    WHERE r.subnet_id = w.subnet_id AND r.first_address > w.address ORDER BY first_address LIMIT 1)
-) f
-"""
-
-
-async def list_neighbours(tx: Connection, freed: Mapping[str, Sequence[int]]) -> dict[str, list[AddressRange]]:
-    """Return subnet id -> the free ranges next below and next above each of its addresses."""
-    pairs = _pairs([(subnet_id, address) for subnet_id, items in freed.items() for address in items])
-    return _by_subnet(await tx.fetch(LIST_NEIGHBOURS, *pairs))
-
-
 DELETE_FREE = """
 -- network.delete_free_ranges
 DELETE FROM network.free_range f USING unnest($1::uuid[], $2::inet[]) AS d (subnet_id, first_address)
