@@ -185,8 +185,7 @@ def decide_bind(
     if port.device_id != bind.server_id:
         return refused(f"Port {port.id} does not belong to server {bind.server_id}.")
     has = port.provider_uuid
-    settled = has is not None or bind.provider_uuid is None
-    if port.host == bind.host and settled and bind.provider_uuid in (None, has):
+    if port.host == bind.host and bind.provider_uuid in (None, has):
         return seam.Bound(port.id, tuple(item.address for item in port.addresses), port.revision)
     if port.revision != bind.revision:
         reason = f"Port {port.id} changed meanwhile: revision {port.revision}, not {bind.revision}."
