@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from msgspec.structs import asdict, replace
 
-from roost.platform.database import Connection, Database, count_changed
+from roost.platform.database import Connection, Database, HasDatabase, count_changed
 from roost.platform.drift import Drift
 from roost.platform.events import (
     MOVE,
@@ -133,10 +133,10 @@ class EventTable:
             subjects=_subjects.decode(subjects),
         )
 
-    async def keep_repairs(self, database: Database, drifts: Sequence[Drift]) -> None:
+    async def keep_repairs(self, service: HasDatabase, drifts: Sequence[Drift]) -> None:
         """Write and log what was repaired: after the repairs, which reach over several services."""
         events = repair_events(drifts)
-        async with database.transaction() as tx:
+        async with service.database.transaction() as tx:
             await self.write(tx, events)
         log_events(events)
 

@@ -27,7 +27,6 @@ from roost.compute.store import hosts as host_rows
 from roost.compute.store import nics as nic_rows
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.crash import crash_point
-from roost.platform.drift import Drift
 from roost.seams.network import AttachedPort
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
@@ -275,10 +274,6 @@ async def _find_recovery(compute: Compute, _all: Sequence[str]) -> list[Finding[
 RECOVERY = Check(pages=all_at_once, look=_find_recovery, repairs={rules.WENT_BACK: None})
 
 
-async def _keep(compute: Compute, drifts: Sequence[Drift]) -> None:
-    await EVENTS.keep_repairs(compute.database, drifts)
-
-
-AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, AGENTS, GUESTS, CLAIMS, SERVERS), _keep)
-CLAIMS_AUDIT: Audit[Compute] = Audit((CLAIMS,), _keep)
+AUDIT: Audit[Compute] = Audit((RECOVERY, HOSTS, AGENTS, GUESTS, CLAIMS, SERVERS), EVENTS.keep_repairs)
+CLAIMS_AUDIT: Audit[Compute] = Audit((CLAIMS,), EVENTS.keep_repairs)
 """What is looked at more often."""

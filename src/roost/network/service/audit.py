@@ -3,19 +3,12 @@
 What is under way is no drift, so each suspect is looked at again: under locks, or twice.
 """
 
-from collections.abc import Sequence
-
 from roost.network.service import Networks, audit_addresses, audit_ports, audit_providers
 from roost.platform.audit import Audit
-from roost.platform.drift import Drift
 from roost.platform.event_tables import EventTable
 
 EVENTS = EventTable("network")
 """Of networks and ports: what was repaired."""
-
-
-async def _keep(networks: Networks, drifts: Sequence[Drift]) -> None:
-    await EVENTS.keep_repairs(networks.database, drifts)
 
 
 AUDIT: Audit[Networks] = Audit(
@@ -31,5 +24,5 @@ AUDIT: Audit[Networks] = Audit(
         audit_ports.REACH,
         audit_ports.FLAT_CLAIMS,
     ),
-    _keep,
+    EVENTS.keep_repairs,
 )

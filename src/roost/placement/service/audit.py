@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from roost.placement.model import RootRow, StrayRow, UseRow
 from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
-from roost.placement.service.events import keep_repairs
+from roost.placement.service.events import EVENTS
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import AGREEMENT
 from roost.placement.store import audit as store
@@ -134,10 +134,10 @@ async def _delete_empty(ledger: Ledger, findings: Sequence[Finding[str, None]]) 
 
 CONSUMERS = Check(pages=_list_consumers, look=_find_empty, repairs={CONSUMER_EMPTY: _delete_empty})
 
-AUDIT: Audit[Ledger] = Audit((SUMS, ROOTS, AGREEMENT, CONSUMERS), keep_repairs)
+AUDIT: Audit[Ledger] = Audit((SUMS, ROOTS, AGREEMENT, CONSUMERS), EVENTS.keep_repairs)
 """It raises NeutronUnavailable: an audit that could not ask has not found that all agrees."""
-BY_ITSELF: Audit[Ledger] = Audit((SUMS, ROOTS, CONSUMERS), keep_repairs)
-WITH_NEUTRON: Audit[Ledger] = Audit((AGREEMENT,), keep_repairs)
+BY_ITSELF: Audit[Ledger] = Audit((SUMS, ROOTS, CONSUMERS), EVENTS.keep_repairs)
+WITH_NEUTRON: Audit[Ledger] = Audit((AGREEMENT,), EVENTS.keep_repairs)
 
 
 async def reconcile(ledger: Ledger) -> None:

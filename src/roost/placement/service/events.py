@@ -3,10 +3,7 @@
 Neither changes anything, so there is no transaction to write it in: see platform/noted_events.py.
 """
 
-from collections.abc import Sequence
-
 from roost.placement.service.ledger import Ledger
-from roost.platform.drift import Drift
 from roost.platform.event_tables import EventTable
 from roost.platform.events import REFUSAL, Event, Subject
 from roost.platform.request_ids import global_request_id, own_request_id
@@ -53,8 +50,3 @@ def note_search(ledger: Ledger, funnel: Funnel, reason: str) -> None:
 
 def _subject(server_id: str | None) -> Subject:
     return Subject(server_id=server_id, request_id=own_request_id(), global_request_id=global_request_id())
-
-
-async def keep_repairs(ledger: Ledger, drifts: Sequence[Drift]) -> None:
-    """Write what an audit repaired."""
-    await EVENTS.keep_repairs(ledger.database, drifts)
