@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from roost.network.model.ports import FreeState, StrayAddress
-from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
-from roost.network.store.addresses import AUTOMATIC
+from roost.network.store.addresses import AUTOMATIC, list_ranges
 from roost.network.store.networks import PROVIDERS
 from roost.platform.database import Connection
 
@@ -78,14 +77,10 @@ async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | N
 
 LIST_FREE = f"""
 -- network.audit_free_ranges
-SELECT s.id, s.name,
-    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1) AS pool_firsts,
-    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address) AS pool_lasts,
-    ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
-    ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
+SELECT s.id AS subnet_id, s.name,
     (SELECT count(*) FROM network.pool p
         JOIN network.address a ON a.subnet_id = s.id AND a.address BETWEEN p.first_address AND p.last_address
-        WHERE p.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC})) AS held,
+        WHERE p.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC})) AS count_held,
     (SELECT count(*) FROM network.address a CROSS JOIN LATERAL (
         SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id AND f.first_address <= a.address
         ORDER BY f.first_address DESC LIMIT 1
@@ -98,17 +93,13 @@ ORDER BY s.id LIMIT $2
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None) -> list[FreeState]:
-    """Return a page of subnets, by id. ids: only these."""
+    """Return a page of subnets, by id. ids: only these. As of one instant if they are locked."""
+    rows = await tx.fetch(LIST_FREE, after or None, limit, ids)
+    read = [row["subnet_id"] for row in rows]
+    pools, free = await list_ranges(tx, "pool", read), await list_ranges(tx, "free_range", read)
     return [
-        FreeState(
-            subnet_id=row["id"],
-            name=row["name"],
-            pools=addressing.parse_ranges(row["pool_firsts"], row["pool_lasts"]),
-            free=addressing.parse_ranges(row["free_firsts"], row["free_lasts"]),
-            count_held=row["held"],
-            overlapping=row["overlapping"],
-        )
-        for row in await tx.fetch(LIST_FREE, after or None, limit, ids)
+        FreeState(**row, pools=tuple(pools.get(subnet_id, ())), free=tuple(free.get(subnet_id, ())))
+        for subnet_id, row in zip(read, rows, strict=True)
     ]
 
 
