@@ -11,7 +11,7 @@ import structlog
 import uvloop
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu import plugs
+from roost.agent.drivers.qemu import host_network
 from roost.agent.drivers.qemu.command import Account, Machine
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.options import QemuOptions
@@ -52,7 +52,7 @@ def tell(told: dict[str, Any]) -> None:
 
 async def main(host: str, directory: str, listen: str, account: str, machine: str, *more: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    plugs.RENEW_S = 3.0
+    host_network.RENEW_S = 3.0
     uid, gid = map(int, account.split(":"))
     options = QemuOptions(
         host=host,

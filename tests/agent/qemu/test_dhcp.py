@@ -217,26 +217,8 @@ def test_a_segment_without_a_guest_whose_files_stay_keeps_no_other_from_being_se
     assert (dhcp.served, len(logs)) == (["br0"], 1)
 
 
-def test_a_cable_that_could_not_be_plugged_is_plugged_by_the_next_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its dnsmasq runs by then, and its segment was plugged once before."""
-    for program, words in {"unshare": "", "ip": "echo File exists >&2; exit 1"}.items():
-        (tmp_path / program).write_text(f"#!/bin/sh\n{words}\n")
-        (tmp_path / program).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{PATH}")
-    dhcp, (nic,) = Dhcp(tmp_path / "segments"), _nics(SUBNET)
-    dhcp._plugged.add(nic.segment.key)
-    with pytest.raises(ProgramFailed, match="File exists"):
-        asyncio.run(dhcp.apply([nic], needed={nic.segment}))
-    assert nic.segment.key not in dhcp._plugged
-
-
 def test_a_dnsmasq_that_is_found_reads_its_guests_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent before may have died once it had written them."""
-    (tmp_path / "ip").write_text("#!/bin/sh\n")
-    (tmp_path / "ip").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{PATH}")
     dhcp, nics = Dhcp(tmp_path / "segments"), _nics(SUBNET)
     files = SegmentFiles(tmp_path / "segments" / nics[0].segment.key)
     files.folder.mkdir(parents=True)

@@ -16,7 +16,7 @@ from tests.agent.qemu.test_qmp import monitor
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu import finding
-from roost.agent.drivers.qemu.command import GuestFiles, Machine, plan_plugs
+from roost.agent.drivers.qemu.command import GuestFiles, Machine
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.finding import find_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
@@ -24,7 +24,6 @@ from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
 from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import plug_again
 from roost.agent.lease import now_s
 from roost.seams.guests import MemorySource
 
@@ -163,14 +162,6 @@ async def test_a_guest_goes_down_whatever_becomes_of_its_dhcp(tmp_path: Path) ->
     await driver._set_nics(driver.guest, up=True)
     await driver._set_nics(driver.guest, up=False)
     assert driver.network.needed == [driver.guest.nics, ()]
-
-
-async def test_a_guest_whose_nics_cannot_be_plugged_is_logged(tmp_path: Path) -> None:
-    driver = NotedDriver(tmp_path)
-    with capture_logs() as logs:
-        driver.guest.meta = msgspec.structs.replace(driver.guest.meta, plugs=tuple(plan_plugs(driver.guest.nics, [])))
-        await plug_again(driver.guest)
-    assert [line["event"] for line in logs] == ["a guest's NICs are not plugged"]
 
 
 async def test_who_removes_a_guest_leaves_the_one_that_was_launched_meanwhile(tmp_path: Path) -> None:

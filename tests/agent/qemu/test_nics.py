@@ -20,8 +20,8 @@ from roost.agent.drivers.qemu.nics import (
     list_vlans_left,
     nic_rules,
     plan_nics,
-    plug_commands,
     render_table,
+    tap_command,
     vlan_commands,
 )
 from roost.seams.guests import AddressPair, NicSegment
@@ -42,8 +42,8 @@ def test_a_nic_of_a_flat_segment_is_on_its_physical_networks_bridge() -> None:
     assert (nic.tap, nic.segment.bridge, nic.segment.tag) == (TAP, "br0", None)
     assert nic.segment.interface == f"rv{hash_of(FLAT.id)}"
     assert vlan_commands(nic.segment, []) == []
-    assert plug_commands([nic]) == [f"link set {TAP} address {high_mac(nic.mac)} mtu 1450 master br0"]
-    assert link_commands([nic], up=True) == [f"link set {TAP} up"]
+    for up, word in {True: "up", False: "down"}.items():
+        assert tap_command(nic, up=up) == f"link set {TAP} address {high_mac(nic.mac)} mtu 1450 master br0 {word}"
     assert all(len(name) < 16 for name in (nic.tap, nic.segment.interface, nic.segment.bridge))
 
 
@@ -71,7 +71,16 @@ def test_no_end_of_a_guest_lowers_the_mtu_of_a_physical_network(tmp_path: Path) 
     for mtu, expected in {1400: 1500, 9000: 9000}.items():
         for words in ({}, {"segment": segment}):
             nic = _nic(mtu=mtu, **words)
-            assert f"mtu {expected} master {nic.segment.bridge}" in plug_commands([nic], tmp_path)[0]
+            assert f"mtu {expected} master {nic.segment.bridge}" in tap_command(nic, tmp_path, up=True)
+
+
+def test_the_links_are_those_of_all_guests_but_for_what_is_not_there(tmp_path: Path) -> None:
+    nic, other = _nic(), _nic({"port_id": "f" * 12})
+    present = ["br0", TAP, other.tap, nic.segment.interface]
+    cable, first, second = link_commands([(nic, True), (other, False)], present, tmp_path)
+    assert cable.startswith(f"link set {nic.segment.interface} address {nic.segment.interface_mac} mtu 1500 master br0")
+    assert (first, second) == (tap_command(nic, tmp_path, up=True), tap_command(other, tmp_path, up=False))
+    assert link_commands([(nic, True), (other, False)], ["br0", other.tap], tmp_path) == [second]
 
 
 def test_a_vlan_without_a_guest_goes_so_that_its_tag_is_free() -> None:

@@ -40,15 +40,12 @@ QUIET_S = 0.3
 APPLY = """
 import asyncio, msgspec, pathlib, sys
 from roost.agent.drivers.qemu.host_network import HostNetwork
-from roost.agent.drivers.qemu.nics import plan_nics, plug_taps
+from roost.agent.drivers.qemu.nics import plan_nics
 from roost.seams.agent import GuestOrder
 orders = msgspec.json.decode(sys.argv[1], type=list[GuestOrder])
 nics = [nic for order in orders for nic in plan_nics(order, {"rack1": "br0"})]
 network = HostNetwork(pathlib.Path(sys.argv[2]), lambda: [(nic, True) for nic in nics], kernel_is_new=False)
-async def main():
-    await network.apply(nics)
-    await plug_taps(nics, up=True)
-asyncio.run(main())
+asyncio.run(network.apply(nics))
 """
 """Has the network of a host be that of its guests, whose taps are there: a program of the host's namespace."""
 

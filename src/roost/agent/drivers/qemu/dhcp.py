@@ -18,16 +18,7 @@ from pathlib import Path
 import structlog
 
 from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
-from roost.agent.drivers.qemu.nics import (
-    LINKS,
-    NicPlan,
-    SegmentPlan,
-    end_mtu,
-    keep_address_commands,
-    list_vlans_left,
-    run_ip,
-    vlan_commands,
-)
+from roost.agent.drivers.qemu.nics import MTU_USUAL, NicPlan, SegmentPlan
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
 from roost.platform.grouping import grouped
@@ -41,7 +32,7 @@ RA_INTERVAL_S = 60
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 PREFIX_MIN = 64
 """dnsmasq takes no range of a larger subnet."""
-MTU_MIN_V6, MTU_USUAL = 1280, 1500
+MTU_MIN_V6 = 1280
 OPTION_BYTES = 255
 HOSTNAME = re.compile(
     r"(?!(?:[\d.]+[smhdw]?|ignore|infinite)\Z)[a-z0-9][a-z0-9_-]{0,62}(\.[a-z0-9_-]{1,63})*", re.IGNORECASE
@@ -176,23 +167,12 @@ def namespace_script(nics: Sequence[NicPlan], *, interface: str, pid: int, confi
     )
 
 
-async def _delete_link(name: str) -> None:
-    """Delete an interface, if there is one; that of a namespace that is about to end goes by itself."""
-    link = LINKS / name
-    try:
-        if link.exists():
-            await run_program("ip", "link", "delete", name)
-    except ProgramFailed:
-        if link.exists():
-            raise
-
-
 class Dhcp:
     """The dnsmasqs of one host. folder: of their files, one folder for each segment."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._plugged: set[str] = set()
+        self._known: set[str] = set()
 
     async def apply(self, nics: Sequence[NicPlan], *, needed: Collection[SegmentPlan] = ()) -> None:
         """Have exactly those segments served that have guests here, and each know exactly its guests.
@@ -205,7 +185,6 @@ class Dhcp:
         folders = list(self._folder.iterdir()) if self._folder.exists() else []
         steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
             *((None, partial(self._stop, SegmentFiles(folder))) for folder in folders if folder.name not in keys),
-            *((None, partial(_delete_link, name)) for name in list_vlans_left(os.listdir(LINKS), keys)),
             *((segment, partial(self._serve, segment, own)) for segment, own in nics_by_segment.items()),
         ]
         failures: list[ProgramFailed | OSError] = []
@@ -220,10 +199,6 @@ class Dhcp:
                     log.error("a segment's DHCP is not as it should be", segment=key, error=reason_of(error))
         if failures:
             raise failures[0]
-
-    def doubt(self) -> None:
-        """Have all cables be plugged again, by the next that is done."""
-        self._plugged.clear()
 
     async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
         files = SegmentFiles(self._folder / segment.key)
@@ -241,29 +216,20 @@ class Dhcp:
             write_whole(path, texts[path].encode())
             path.chmod(0o644)
         if pid is None:
-            return await self._start(segment, nics, files)
-        is_found = segment.key not in self._plugged  # of an agent before, which may have died in between
-        if changed or is_found:
+            await self._start(segment, nics, files)
+        elif changed or segment.key not in self._known:  # of an agent before, which may have died in between
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)  # it forgets no host that is gone, otherwise
-        if is_found:
-            await self._plug(segment)
+        self._known.add(segment.key)
 
-    async def _start(self, segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
-        self._plugged.discard(segment.key)
+    @staticmethod
+    async def _start(segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
+        """Start a dnsmasq in a new namespace, with a new cable; that of one that ends may be there still."""
         files.pid.unlink(missing_ok=True)
-        await _delete_link(segment.interface)
+        with contextlib.suppress(ProgramFailed):  # there is none, or it goes by itself
+            await run_program("ip", "link", "delete", segment.interface)
         script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
         await run_program("unshare", "--net", "--", "sh", "-c", script)
-        await self._plug(segment)
-
-    async def _plug(self, segment: SegmentPlan) -> None:
-        """Plug the segment's cable into its bridge, again if it is plugged. What of a VLAN lacks is made."""
-        mtu = end_mtu(segment, MTU_USUAL)
-        words = f"{segment.interface} address {segment.interface_mac} mtu {mtu} master {segment.bridge} up"
-        kept = keep_address_commands([segment.bridge])
-        await run_ip([*vlan_commands(segment, os.listdir(LINKS)), *kept, f"link set {words}"])
-        self._plugged.add(segment.key)
 
     async def _stop(self, files: SegmentFiles) -> None:
         if (pid := self._find(files)) is not None:

@@ -30,9 +30,9 @@ from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, fai
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
-from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, link_commands, plan_nics, plug_taps, run_ip
+from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import plug_again, renew_network, replug, settle_nics
+from roost.agent.drivers.qemu.plugs import replug, settle_nics
 from roost.agent.drivers.qemu.qmp import Event
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -86,12 +86,11 @@ class QemuDriver(AgentState):
         await self._network.apply()
         for guest in self._guests.values():
             if guest.is_alive:
-                await plug_again(guest)
                 self._spawn(self._settle_nics(guest))
             if guest.meta.is_made:
                 self._spawn(wait_answer(guest, self._guests, self._settle_again))
         self._spawn(drain_consoles(self._guests))
-        self._spawn(renew_network(self._guests, self._network))
+        self._spawn(self._network.renew())
 
     async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
         with guest.at_work():
@@ -107,7 +106,6 @@ class QemuDriver(AgentState):
         await self._settle(guest, status)
         await self._network.apply()
         if guest.is_alive:
-            await plug_taps(guest.nics_plugged, up=guest.nics_up)
             self._spawn(self._settle_nics(guest))
         self._tell(guest)
 
@@ -232,8 +230,6 @@ class QemuDriver(AgentState):
     async def _set_nics(self, guest: Guest, *, up: bool) -> None:
         guest.nics_up = up
         await self._network.apply(guest.nics if up else ())
-        if guest.is_alive:
-            await run_ip(link_commands(guest.nics_plugged, up=up))
 
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""

@@ -28,7 +28,7 @@ from roost.agent.drivers.qemu.command import (
     plan_plugs,
 )
 from roost.agent.drivers.qemu.image import BootFiles
-from roost.agent.drivers.qemu.nics import NicPlan, open_taps, plug_taps
+from roost.agent.drivers.qemu.nics import NicPlan, open_taps
 from roost.agent.drivers.qemu.qmp import Event, Qmp
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point
@@ -156,12 +156,6 @@ class Guest:
             self.keep(meta)
 
     @property
-    def nics_plugged(self) -> list[NicPlan]:
-        """Return the NICs of its order that its QEMU has."""
-        taps = {plug.tap for plug in self.meta.plugs}
-        return [nic for nic in self.nics if nic.tap in taps]
-
-    @property
     def plugs_kept(self) -> tuple[Plug, ...]:
         """Return what of its QEMU's NICs is of its order."""
         own = {(nic.tap, nic.mac) for nic in self.nics}
@@ -170,7 +164,7 @@ class Guest:
     @property
     def is_plugged(self) -> bool:
         """Return whether its QEMU has its order's NICs, and no others."""
-        return self.meta.plugs == self.plugs_kept and len(self.nics_plugged) == len(self.nics)
+        return self.meta.plugs == self.plugs_kept and len(self.meta.plugs) == len(self.nics)
 
     def find_process(self) -> int | None:
         """Return its QEMU's process, if it lives. One that an older agent started wrote its number itself."""
@@ -209,7 +203,6 @@ class Guest:
         plugs = self.meta.plugs if waits_for_memory else plan_plugs(self.nics, self.plugs_kept)
         self.keep_plugs(plugs)
         with open_taps(plug.tap for plug in plugs) as taps:
-            await plug_taps(self.nics_plugged, up=False)
             command = guest_command(
                 order,
                 machine=self.meta.machine,

@@ -1,18 +1,28 @@
-"""The guests' network on their host: rules, DHCP, and until when NICs are up, made from all guests at once."""
+"""The guests' network on their host: rules, DHCP, links, and until when NICs are up.
+
+It is one picture, made from all guests at once and applied whole, after each change and every RENEW_S: nobody has to
+know what was there before, or what others flushed or ended.
+"""
 
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+
+import structlog
 
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.dhcp import Dhcp
-from roost.agent.drivers.qemu.nics import NicPlan, render_table
+from roost.agent.drivers.qemu.nics import LINKS, NicPlan, link_commands, list_vlans_left, render_table, run_ip
 from roost.agent.drivers.state import write_whole
 from roost.agent.lease import now_s
 
 NFT_S = 10.0
+RENEW_S = 20.0
+
+log = structlog.get_logger()
+
 Wanted = Callable[[], Iterable[tuple[NicPlan, bool]]]
 """Of all guests, each NIC, and whether it is to be up."""
 
@@ -47,19 +57,36 @@ class HostNetwork:
         except (OSError, subprocess.SubprocessError) as error:
             raise ProgramFailed(f"nft does not take the rules: {error}") from error
 
-    async def apply(self, needed: Iterable[NicPlan] = ()) -> None:
-        """Have rules and DHCP be as the guests are.
+    async def apply(self, needed: Collection[NicPlan] = ()) -> None:
+        """Have rules, DHCP and links be as the guests are. What fails for NICs that nobody needs now is logged.
 
         Raises ProgramFailed, and OSError where DHCP fails on the segment of a NIC that is needed.
         """
         async with self._applying:
             await run_program("nft", "-f", "-", text=self._table())
-            await self._dhcp.apply([nic for nic, _ in self._nics_wanted()], needed={nic.segment for nic in needed})
+            nics = list(self._nics_wanted())
+            await self._dhcp.apply([nic for nic, _ in nics], needed={nic.segment for nic in needed})
+            await self._set_links(nics, needed)
+
+    @staticmethod
+    async def _set_links(nics: Sequence[tuple[NicPlan, bool]], needed: Collection[NicPlan]) -> None:
+        present = os.listdir(LINKS)
+        gone = list_vlans_left(present, {nic.segment.key for nic, _ in nics})
+        try:
+            await run_ip([*(f"link delete {name}" for name in gone), *link_commands(nics, present)])
+        except ProgramFailed as error:
+            log.error("the host's links are not all as they should be", error=str(error))
+            own = [(nic, up) for nic, up in nics if nic in needed]
+            await run_ip(link_commands(own, os.listdir(LINKS)))
 
     async def renew(self) -> None:
-        """Have all be as it should, whatever became of it: rules may be flushed, and a bridge be a new one."""
-        self._dhcp.doubt()
-        await self.apply()
+        """Have all be as it should, for ever."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await self.apply()
+            except ProgramFailed as error:
+                log.error("the host's network is not as it should be", error=str(error))
 
     def _table(self) -> str:
         seconds = None if self.end_s is None else int(self.end_s - now_s())

@@ -30,6 +30,7 @@ IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 ADDRESS_GIVEN = "3"
 """Source: Linux's NET_ADDR_SET."""
 FLAT, VLAN = "flat", "vlan"
+MTU_USUAL = 1500
 TAGS = range(1, 4095)
 VLAN_LINK = re.compile("r[bl][0-9a-f]{12}")
 GUESTS_END = re.compile("r[tv][0-9a-f]{12}")
@@ -188,13 +189,31 @@ def end_mtu(segment: SegmentPlan, least: int, links: Path = LINKS) -> int:
     return max(least, int(known.read_text()) if known.exists() else 0)
 
 
-def plug_commands(nics: Iterable[NicPlan], links: Path = LINKS) -> list[str]:
-    """Return what plugs taps into their bridges, for `ip -batch`."""
+def link_commands(nics: Iterable[tuple[NicPlan, bool]], present: Collection[str], links: Path = LINKS) -> list[str]:
+    """Return what has a host's links be as its guests' NICs need them, for `ip -batch`; said again, it changes nothing.
+
+    nics: with whether each is to be up. present: the links that there are; a tap or a cable that is not is left out.
+    """
+    nics = list(nics)
+    segments = {nic.segment.key: nic.segment for nic, _ in nics}
     return [
-        f"link set {nic.tap} address {high_mac(nic.mac)} mtu {end_mtu(nic.segment, nic.mtu, links)}"
-        f" master {nic.segment.bridge}"
-        for nic in nics
+        *(command for segment in segments.values() for command in vlan_commands(segment, present, links)),
+        *keep_address_commands((segment.bridge for segment in segments.values()), links),
+        *(cable_command(segment, links) for segment in segments.values() if segment.interface in present),
+        *(tap_command(nic, links, up=up) for nic, up in nics if nic.tap in present),
     ]
+
+
+def cable_command(segment: SegmentPlan, links: Path = LINKS) -> str:
+    """Return what plugs the cable of a segment's namespace into its bridge."""
+    mtu = end_mtu(segment, MTU_USUAL, links)
+    return f"link set {segment.interface} address {segment.interface_mac} mtu {mtu} master {segment.bridge} up"
+
+
+def tap_command(nic: NicPlan, links: Path = LINKS, *, up: bool) -> str:
+    """Return what plugs a tap into its bridge, and has it up or down."""
+    words = f"mtu {end_mtu(nic.segment, nic.mtu, links)} master {nic.segment.bridge}"
+    return f"link set {nic.tap} address {high_mac(nic.mac)} {words} {'up' if up else 'down'}"
 
 
 def high_mac(mac: str) -> str:
@@ -202,21 +221,10 @@ def high_mac(mac: str) -> str:
     return f"{'fa' if mac.startswith('fe') else 'fe'}{mac[2:]}"
 
 
-def link_commands(nics: Iterable[NicPlan], *, up: bool) -> list[str]:
-    """Return what sets taps up or down, for `ip -batch`."""
-    return [f"link set {nic.tap} {'up' if up else 'down'}" for nic in nics]
-
-
 async def run_ip(commands: Sequence[str]) -> None:
-    """Have ip do these. Raises ProgramFailed."""
+    """Have ip do these, each whatever becomes of the others. Raises ProgramFailed."""
     if commands:
-        await run_program("ip", "-batch", "-", text="\n".join(commands) + "\n")
-
-
-async def plug_taps(nics: Sequence[NicPlan], *, up: bool) -> None:
-    """Have taps be in their bridges, which may be new, and up or down. Raises ProgramFailed."""
-    kept = keep_address_commands(nic.segment.bridge for nic in nics)
-    await run_ip([*kept, *plug_commands(nics), *link_commands(nics, up=up)])
+        await run_program("ip", "-force", "-batch", "-", text="\n".join(commands) + "\n")
 
 
 def check_bridges(nics: Iterable[NicPlan]) -> None:

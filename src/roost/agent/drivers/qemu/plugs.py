@@ -5,27 +5,23 @@ What has to go is dead before the guest is asked to let it go, so the guest need
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest
-from roost.agent.drivers.qemu.host_network import HostNetwork
-from roost.agent.drivers.qemu.nics import open_taps, plug_taps
+from roost.agent.drivers.qemu.nics import open_taps, run_ip, tap_command
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
-from roost.seams.agent import GuestKey
 
 UNPLUG_S = 5.0
 """How long a guest has to let a NIC go."""
 LOOK_S = 0.05
 SETTLE_S, SETTLE_MOST_S = 0.5, 60.0
 """Before a guest's NICs are looked at again, at first and at most: it may never let one go."""
-RENEW_S = 20.0
 
 log = structlog.get_logger()
 
@@ -50,30 +46,6 @@ async def replug(guest: Guest) -> None:
                 await _plug(guest, plug)
             elif plug not in kept:
                 raise LaunchFailed(f"the guest has not let go of the NIC {plug.mac} since it lost it")
-
-
-async def plug_again(guest: Guest) -> None:
-    """Plug a guest's NICs, whose bridge may be a new one. Where that fails, it is logged: other guests have theirs."""
-    try:
-        await plug_taps(guest.nics_plugged, up=guest.nics_up)
-    except ProgramFailed as error:
-        log.error("a guest's NICs are not plugged", server_id=guest.meta.order.server_id, error=str(error))
-
-
-async def renew_network(guests: Mapping[GuestKey, Guest], network: HostNetwork) -> None:
-    """Have rules, DHCP and NICs be as they should, every RENEW_S, for ever: others may have flushed or ended them.
-
-    guests: those that are here now.
-    """
-    while True:
-        await asyncio.sleep(RENEW_S)
-        try:
-            await network.renew()
-        except ProgramFailed as error:
-            log.error("the host's network is not as it should be", error=str(error))
-        for guest in list(guests.values()):
-            if guest.is_alive and not guest.works and not guest.plugging.locked():
-                await plug_again(guest)
 
 
 async def _unplug(guest: Guest, gone: Sequence[Plug]) -> list[Plug]:
@@ -101,7 +73,7 @@ async def _plug(guest: Guest, plug: Plug) -> None:
     with contextlib.suppress(QmpError):  # what an agent left that died here
         await guest.qmp.execute("netdev_del", id=plug.tap)
     with open_taps([plug.tap]) as (fd,):
-        await plug_taps([nic for nic in guest.nics if nic.tap == plug.tap], up=guest.nics_up)
+        await run_ip([tap_command(nic, up=guest.nics_up) for nic in guest.nics if nic.tap == plug.tap])
         await guest.qmp.send_file(plug.tap, fd)
         await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
     await guest.qmp.execute("device_add", properties=nic_device(plug))
