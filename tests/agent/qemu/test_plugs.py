@@ -1,8 +1,11 @@
 """NICs of a QEMU that says what a script says."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -12,11 +15,13 @@ from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu import plugs as plugging
+from roost.agent.drivers.qemu import upkeep
 from roost.agent.drivers.qemu.command import NICS_SPARE, GuestFiles, Machine, Plug, plan_plugs
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.nics import plan_nics
-from roost.agent.drivers.qemu.plugs import replug, settle_nics
+from roost.agent.drivers.qemu.plugs import replug
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.agent.drivers.qemu.upkeep import keep_up
 
 MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
 OLD = Plug(tap="rtold", mac="52:54:00:00:00:09", mtu=1500, slot=1)
@@ -53,14 +58,21 @@ async def make_guest(tmp_path: Path, *more: Plug) -> Guest:
     return guest
 
 
+async def settle(guest: Guest, *, may_plug: Callable[[], bool] = lambda: True) -> None:
+    """Keep a guest up until its NICs are its order's, or its QEMU has ended."""
+    find = AsyncMock()
+    keeping = keep_up(guest, find, is_known=lambda: guest.is_alive and not guest.is_settled, may_plug=may_plug)
+    await asyncio.wait_for(keeping, 5)
+
+
 async def test_a_nic_that_is_no_orders_is_dead_before_the_guest_is_asked_to_let_it_go(tmp_path: Path) -> None:
     guest = await make_guest(tmp_path, OLD)
     qemu = Qemu(*(plug.device for plug in guest.meta.plugs))
     async with monitor(guest.files.qmp, qemu.answer) as heard:
         await guest.connect()
-        assert not guest.is_plugged
+        assert not guest.is_settled
         await replug(guest)
-        assert guest.is_plugged
+        assert guest.is_settled
         said = [item["execute"] for item in heard if item["execute"] != "qom-list"]
         assert said == ["qmp_capabilities", "netdev_del", "device_del"]
         await guest.disconnect()
@@ -89,35 +101,38 @@ async def test_a_guest_that_lets_nothing_go_has_a_dead_nic_and_cannot_have_it_ba
 
 
 async def test_nics_are_settled_once_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.0)
     guest = await make_guest(tmp_path, OLD)
-    answers = iter([True, True, False])
+    answers = iter([False, False, True])
     async with monitor(guest.files.qmp, Qemu(*(plug.device for plug in guest.meta.plugs)).answer):
         await guest.connect()
-        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: next(answers)), 5)
-        assert guest.is_plugged
-        guest.nics = ()
-        await settle_nics(guest, is_here=lambda: False, is_sent=lambda: False)
-        assert not guest.is_plugged
+        await settle(guest, may_plug=lambda: next(answers))
+        assert list(answers) == []
+        assert guest.meta.plugs == plan_plugs(guest.nics)
+        guest.change_order(make_order(ports=(), networks=()), ())
+        assert not guest.is_settled
+        await keep_up(guest, AsyncMock(), is_known=lambda: False, may_plug=lambda: True)
+        assert not guest.is_settled
         await guest.disconnect()
 
 
-async def test_nics_that_are_settled_again_are_settled_by_the_latest_alone(
+async def test_a_guest_that_lets_nothing_go_is_asked_ever_more_rarely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    """Each order waits for a NIC that is being asked for."""
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.005)
     monkeypatch.setattr(plugging, "UNPLUG_S", 0.0)
     guest = await make_guest(tmp_path, OLD)
-    async with monitor(guest.files.qmp, Qemu(*(plug.device for plug in guest.meta.plugs), is_deaf=True).answer):
+    async with monitor(
+        guest.files.qmp, Qemu(*(plug.device for plug in guest.meta.plugs), is_deaf=True).answer
+    ) as heard:
         await guest.connect()
-        former, latest = [
-            asyncio.create_task(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False)) for _ in range(2)
-        ]
-        await asyncio.wait([former, latest], timeout=1, return_when=asyncio.FIRST_COMPLETED)
-        done = (former.done(), latest.done())
+        until_s = time.monotonic() + 0.5
+        await keep_up(guest, AsyncMock(), is_known=lambda: time.monotonic() < until_s, may_plug=lambda: True)
+        tries = [item["execute"] for item in heard].count("device_del")
+        assert not guest.is_settled
         await guest.disconnect()
-        await asyncio.wait([former, latest], timeout=5)
-    assert done == (True, False)
+    assert 2 <= tries <= 7
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -136,11 +151,11 @@ async def test_a_nic_that_could_not_be_plugged_is_plugged_later(
             raise QmpError("QEMU did not answer netdev_add within 20 s")
         qemu.devices.add(plug.device)
 
-    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.0)
     monkeypatch.setattr(plugging, "_plug", plug)
     async with monitor(guest.files.qmp, qemu.answer):
         await guest.connect()
-        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
+        await settle(guest)
         await guest.disconnect()
     assert (qemu.devices, guest.meta.plugs) == ({own.device}, (own,))
 
@@ -183,10 +198,10 @@ async def test_a_guest_that_ends_while_its_nics_are_settled_ended_by_itself(
     async def end(guest: Guest, _gone: object) -> None:
         await guest.qmp.execute("quit")
 
-    monkeypatch.setattr(plugging, "SETTLE_S", 0.0)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.0)
     monkeypatch.setattr(plugging, "_unplug", end)
     async with monitor(guest.files.qmp):
         await guest.connect()
-        await asyncio.wait_for(settle_nics(guest, is_here=lambda: True, is_sent=lambda: False), 5)
+        await settle(guest)
         await guest.disconnect()
     assert works == [0]

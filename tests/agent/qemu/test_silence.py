@@ -13,8 +13,8 @@ from tests.agent.qemu.orders import OWN_ACCOUNT, SERVER_ID, make_order
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu import finding, qmp
 from roost.agent.drivers.qemu import guest as guests
+from roost.agent.drivers.qemu import qmp, upkeep
 from roost.agent.drivers.qemu.command import GuestFiles, Machine, monitor_option
 from roost.agent.drivers.qemu.driver import QemuDriver
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
@@ -76,7 +76,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr(qmp, "CONNECT_S", 0.1)
     monkeypatch.setattr(guests, "QUIT_S", 0.1)
-    monkeypatch.setattr(finding, "ASK_S", 0.01)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 0.01)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path is short
         yield Scene(Path(folder))
 
@@ -99,7 +99,7 @@ async def test_a_guest_that_does_not_answer_can_be_stopped(scene: Scene) -> None
 
 
 async def test_an_order_finds_a_guest_that_answers_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "ASK_S", 600)
+    monkeypatch.setattr(upkeep, "UPKEEP_S", 600)
     async with scene.process() as process:
         async with monitor(scene.files.qmp, greets=False), scene.driver() as driver:
             await asyncio.sleep(0.2)

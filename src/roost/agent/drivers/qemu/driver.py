@@ -19,21 +19,16 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
-from roost.agent.drivers.qemu.finding import (
-    find_again,
-    find_guest,
-    read_guest,
-    settle_guest,
-    wait_answer,
-)
-from roost.agent.drivers.qemu.guest import Guest, GuestMeta, drain_consoles, failing_plainly
+from roost.agent.drivers.qemu.finding import find_again, find_guest, read_guest, settle_guest
+from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.image import ensure_image
 from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
 from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
-from roost.agent.drivers.qemu.plugs import replug, settle_nics
+from roost.agent.drivers.qemu.plugs import replug
 from roost.agent.drivers.qemu.qmp import Event
+from roost.agent.drivers.qemu.upkeep import keep_up
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
@@ -85,29 +80,36 @@ class QemuDriver(AgentState):
         self.note_kernel()
         await self._network.apply()
         for guest in self._guests.values():
-            if guest.is_alive:
-                self._spawn(self._settle_nics(guest))
-            if guest.meta.is_made:
-                self._spawn(wait_answer(guest, self._guests, self._settle_again))
-        self._spawn(drain_consoles(self._guests))
+            self._keep_up(guest)
         self._spawn(self._network.renew())
 
     async def _settle(self, guest: Guest, status: str, *, kernel_is_new: bool = False) -> None:
-        with guest.at_work():
-            state = await settle_guest(guest, status)
+        state = await settle_guest(guest, status)
         guest.nics_up = state in NICS_UP
         if state != guest.meta.state:
             died = state == "stopped" and not kernel_is_new
             resume = state == "stopped" and kernel_is_new and guest.meta.state == "running"
             self._note(guest, state, power_state="crashed" if died else None, resume=resume)
 
-    async def _settle_again(self, guest: Guest, status: str) -> None:
-        """Take a guest as it is, whose QEMU answers again."""
-        await self._settle(guest, status)
-        await self._network.apply()
-        if guest.is_alive:
-            self._spawn(self._settle_nics(guest))
-        self._tell(guest)
+    async def _find(self, guest: Guest) -> bool:
+        """Take a guest as it is, if its QEMU answers again."""
+
+        async def settle(guest: Guest, status: str) -> None:
+            await self._settle(guest, status)
+            await self._network.apply()
+            self._tell(guest)
+
+        return await find_guest(guest, settle, self._remove)
+
+    def _keep_up(self, guest: Guest) -> None:
+        key = guest.meta.order.key
+        upkeep = keep_up(
+            guest,
+            self._find,
+            is_known=lambda: self._guests.get(key) is guest,
+            may_plug=lambda: self._is_here(guest) and key not in self._sendings,
+        )
+        self._spawn(upkeep)
 
     # What there is.
 
@@ -179,6 +181,7 @@ class QemuDriver(AgentState):
             await self._remove(former)
         guest = await self._plan(order)
         self._guests[order.key] = guest
+        self._keep_up(guest)
         with failing_plainly(), guest.at_work():
             guest.keep(guest.meta)
             crash_point("guest.after-plan")
@@ -215,7 +218,6 @@ class QemuDriver(AgentState):
             if suspended:
                 await guest.read_memory()
             await self._go_on(guest, desired)
-            self._spawn(self._settle_nics(guest))
         except BaseException:
             guest.nics_up = False
             await guest.kill()
@@ -234,7 +236,7 @@ class QemuDriver(AgentState):
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
-        await find_again(guest, self._settle_again, desired=order.desired)
+        await find_again(guest, self._find, desired=order.desired)
         try:
             with failing_plainly(), guest.at_work():
                 await self._carry_out(guest, order)
@@ -277,7 +279,6 @@ class QemuDriver(AgentState):
             await end_receiving(guest)
             self._point.forget(order.key)
             await self._go_on(guest, order.desired)
-            self._spawn(self._settle_nics(guest))
         elif not guest.is_alive:
             await self._boot(guest, order.desired)
         else:
@@ -398,14 +399,8 @@ class QemuDriver(AgentState):
             await sending.cancel()
             if self._sendings.get(key) is sending:
                 del self._sendings[key]
-                self._spawn(self._settle_nics(sending.guest))
 
     # NICs.
-
-    async def _settle_nics(self, guest: Guest) -> None:
-        """Settle the NICs of a guest; memory that is awaited goes on with those that it knows."""
-        key = guest.meta.order.key
-        await settle_nics(guest, is_here=lambda: self._is_here(guest), is_sent=lambda: key in self._sendings)
 
     def cut_off(self, key: GuestKey, *, attempt: int) -> None:
         """Have its NICs be down: soon after this returns, and before a later end holds for any."""

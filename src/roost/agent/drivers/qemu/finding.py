@@ -15,14 +15,13 @@ from roost.agent.drivers.qemu.mirror import end_leftovers
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.platform.errors import reason_of
-from roost.seams.agent import NICS_UP, Desired, GuestKey
+from roost.seams.agent import NICS_UP, Desired
 
 UNKNOWN = "unknown"
 WITHOUT_MEMORY = ("", "inmigrate")
 """What is said of a guest whose memory has not come: nobody sends it any more."""
 HALTED = ("paused", "prelaunch", "postmigrate", "finish-migrate", "save-vm")
 """What QEMU says of a guest that an agent halted: by itself one halts for an error."""
-ASK_S = 5.0
 
 log = structlog.get_logger()
 
@@ -96,51 +95,35 @@ Settle = Callable[[Guest, str], Awaitable[None]]
 """Takes a guest as its QEMU says it is."""
 
 
-async def find_guest(guest: Guest, settle: Settle, remove: Callable[[Guest], Awaitable[None]]) -> None:
-    """Take a guest as it is; what is half made goes. What fails is logged: other guests are found all the same."""
+async def find_guest(guest: Guest, settle: Settle, remove: Callable[[Guest], Awaitable[None]]) -> bool:
+    """Take a guest as its QEMU says it is, and delete what is half made; return whether its QEMU answers, or is gone.
+
+    What fails is logged: other guests are found all the same.
+    """
     try:
-        with guest.at_work():
-            status = await find_status(guest)
-            is_awaited = guest.meta.state == "incoming" and status in WITHOUT_MEMORY
-            await (settle(guest, status) if guest.meta.is_made and not is_awaited else remove(guest))
+        async with guest.finding:
+            if guest.is_alive or guest.works:
+                return guest.is_alive
+            with guest.at_work():
+                status = await find_status(guest)
+                is_awaited = guest.meta.state == "incoming" and status in WITHOUT_MEMORY
+                is_whole = guest.meta.is_made and not is_awaited
+                if is_whole and status != UNKNOWN:
+                    await settle(guest, status)
+        if not is_whole:
+            await remove(guest)
+        return status != UNKNOWN
     except (LaunchFailed, OSError) as error:
         log.error("a guest is not found again", server_id=guest.meta.order.server_id, error=reason_of(error))
         await guest.disconnect()
+        return False
 
 
-async def find_again(guest: Guest, settle: Settle, *, desired: str) -> None:
+async def find_again(guest: Guest, find: Callable[[Guest], Awaitable[bool]], *, desired: str) -> None:
     """Have a guest of which something is ordered be known, if its QEMU runs: it is stopped all the same.
 
     Raises LaunchFailed where its QEMU does not answer: who started another one would kill the guest.
     """
     is_silent = guest.meta.state in NICS_UP and not guest.is_alive and guest.find_process() is not None
-    if is_silent and not await _ask_again(guest, settle) and desired != "stopped":
+    if is_silent and not await find(guest) and desired != "stopped":
         raise LaunchFailed("the guest's QEMU runs and does not answer: the guest stays as it is until it does")
-
-
-async def wait_answer(guest: Guest, guests: Mapping[GuestKey, Guest], settle: Settle) -> None:
-    """Ask a QEMU that did not answer until it does: what its guest does by itself is told from then on.
-
-    guests: those that are here.
-    """
-    state, key = guest.meta.state, guest.meta.order.key
-    is_silent = state in NICS_UP or (state != "incoming" and guest.find_process() is not None)
-    while is_silent and not guest.is_alive and guests.get(key) is guest:
-        is_silent = not await _ask_again(guest, settle)
-        await asyncio.sleep(ASK_S)
-
-
-async def _ask_again(guest: Guest, settle: Settle) -> bool:
-    """Take a guest as it is whose QEMU did not answer; return whether it is known now."""
-    async with guest.finding:
-        if guest.is_alive or guest.works:
-            return guest.is_alive
-        try:
-            if (status := await find_status(guest)) == UNKNOWN:
-                return False
-            await settle(guest, status)
-        except (LaunchFailed, OSError) as error:
-            log.error("a guest is not found again", server_id=guest.meta.order.server_id, error=reason_of(error))
-            await guest.disconnect()
-            return False
-        return True

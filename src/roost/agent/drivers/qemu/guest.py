@@ -33,7 +33,7 @@ from roost.agent.drivers.qemu.qmp import Event, Qmp
 from roost.agent.drivers.state import POWER_STATES, describe_guest, write_whole
 from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
-from roost.seams.agent import Desired, GuestKey, GuestOrder, ListedGuest, PowerState
+from roost.seams.agent import NICS_UP, Desired, GuestOrder, ListedGuest, PowerState
 
 SOFT_STOP_S = 60.0
 """How long a guest has to shut down when it is asked to. Source: Nova's shutdown_timeout."""
@@ -45,7 +45,6 @@ RATE_MOST = 2**40
 """Bytes a second, of memory that nothing holds back."""
 LOOK_S = 0.05
 RETRY_S = 0.5
-DRAIN_S = 2.0
 """How long a guest that its disk had halted is looked at, when it goes on: what failed is tried again at once."""
 IO_REASONS = {"nospace": "the host's disk is full", "failed": "the host cannot write it"}
 
@@ -83,7 +82,7 @@ class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
     works: of how many that are at work; what it does meanwhile was asked of it. halted: QEMU said last that it stands.
-    settlings: how often its NICs began to be settled.
+    is_settled: its QEMU has said that it has its order's NICs, and no others.
     """
 
     def __init__(self, meta: GuestMeta, files: GuestFiles, nics: tuple[NicPlan, ...], on_change: OnChange) -> None:
@@ -94,7 +93,7 @@ class Guest:
         self.nics_up = False
         self.works = 0
         self.plugging = asyncio.Lock()
-        self.settlings = 0
+        self.is_settled = False
         self.finding = asyncio.Lock()
         self.reason = ""
         self.halted = False
@@ -121,6 +120,14 @@ class Guest:
     def has_ended(self) -> bool:
         """Return whether its QEMU ended, after it had answered."""
         return self._qmp is not None and not self._qmp.is_open
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether its QEMU runs, or should, and says nothing."""
+        state = self.meta.state
+        if self.is_alive or not self.meta.is_made or state == "incoming":
+            return False
+        return state in NICS_UP or self.find_process() is not None
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
@@ -161,11 +168,6 @@ class Guest:
         own = {(nic.tap, nic.mac) for nic in self.nics}
         return tuple(plug for plug in self.meta.plugs if (plug.tap, plug.mac) in own and not plug.dead)
 
-    @property
-    def is_plugged(self) -> bool:
-        """Return whether its QEMU has its order's NICs, and no others."""
-        return self.meta.plugs == self.plugs_kept and len(self.meta.plugs) == len(self.nics)
-
     def find_process(self) -> int | None:
         """Return its QEMU's process, if it lives. One that an older agent started wrote its number itself."""
         words = "-uuid", self.meta.order.server_id, monitor_option(self.files)
@@ -173,6 +175,7 @@ class Guest:
 
     async def connect(self) -> None:
         """Connect to its QEMU. Raises LaunchFailed."""
+        self.is_settled = False  # what is written may be what was about to be done
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         qmp.on_event = self._note_event
         qmp.on_close = lambda: self._on_change(self, None)
@@ -336,17 +339,8 @@ class Guest:
     def change_order(self, order: GuestOrder, nics: tuple[NicPlan, ...]) -> None:
         """Write what it is ordered to be; its NICs are those of the order before until it has these."""
         self.keep(replace(self.meta, order=replace(order, nics_version=self.meta.order.nics_version)))
+        self.is_settled = self.is_settled and self.nics == nics
         self.nics = nics
-
-
-async def drain_consoles(guests: Mapping[GuestKey, Guest]) -> None:
-    """Write what the guests say to their consoles, every DRAIN_S, for ever. guests: those that are here now."""
-    while True:
-        await asyncio.sleep(DRAIN_S)
-        for guest in list(guests.values()):
-            with contextlib.suppress(LaunchFailed):
-                if guest.is_alive:
-                    await guest.drain_console()
 
 
 @contextlib.contextmanager

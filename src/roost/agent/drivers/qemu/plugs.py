@@ -5,7 +5,7 @@ What has to go is dead before the guest is asked to let it go, so the guest need
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 from msgspec.structs import replace
@@ -15,13 +15,10 @@ from roost.agent.drivers.qemu.command import NICS_SPARE, Plug, nic_device, plan_
 from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.nics import open_taps, run_ip, tap_command
 from roost.agent.drivers.qemu.qmp import QmpError
-from roost.platform.errors import reason_of
 
 UNPLUG_S = 5.0
 """How long a guest has to let a NIC go."""
 LOOK_S = 0.05
-SETTLE_S, SETTLE_MOST_S = 0.5, 60.0
-"""Before a guest's NICs are looked at again, at first and at most: it may never let one go."""
 
 log = structlog.get_logger()
 
@@ -46,6 +43,7 @@ async def replug(guest: Guest) -> None:
                 await _plug(guest, plug)
             elif plug not in kept:
                 raise LaunchFailed(f"the guest has not let go of the NIC {plug.mac} since it lost it")
+        guest.is_settled = not staying
 
 
 async def _unplug(guest: Guest, gone: Sequence[Plug]) -> list[Plug]:
@@ -77,26 +75,3 @@ async def _plug(guest: Guest, plug: Plug) -> None:
         await guest.qmp.send_file(plug.tap, fd)
         await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
     await guest.qmp.execute("device_add", properties=nic_device(plug))
-
-
-async def settle_nics(guest: Guest, *, is_here: Callable[[], bool], is_sent: Callable[[], bool]) -> None:
-    """Have a guest have the NICs of its order, which it could not get or lose while its memory moved.
-
-    What is written may be what was about to be done, so it is over once QEMU has said what is there.
-    is_here: whether it is still this host's. is_sent: whether its memory is on its way. Who settles them later does it
-    alone: others would make every order wait for a NIC that the guest does not let go.
-    """
-    number = guest.settlings = guest.settlings + 1
-    pause_s = SETTLE_S
-    while guest.is_alive and is_here() and guest.settlings == number:
-        if not guest.works and not is_sent():
-            try:
-                await replug(guest)  # which is no work: what the guest does meanwhile, it does by itself
-                if guest.is_plugged:
-                    return
-            except (LaunchFailed, OSError) as error:
-                log.warning(
-                    "a guest's NICs are not its order's", server_id=guest.meta.order.server_id, error=reason_of(error)
-                )
-            pause_s = min(2 * pause_s, SETTLE_MOST_S)
-        await asyncio.sleep(pause_s)
