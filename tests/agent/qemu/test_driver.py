@@ -207,15 +207,11 @@ class HeldSending(SlowSending):
         self.source = source
         self.ends.set()
 
-    async def begin(self) -> None:
+    async def wait_begun(self) -> None:
         await self.begins.wait()
 
     async def wait_near(self) -> None:
         await asyncio.Event().wait()
-
-    async def fails(self) -> bool:
-        await self.wait_near()
-        return False
 
 
 @pytest.mark.parametrize("has_begun", [True, False])

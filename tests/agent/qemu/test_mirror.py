@@ -148,7 +148,7 @@ async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[di
     """Give a live migration whose copy is held, near its end, with what its QEMU heard, and where it is awaited."""
     async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
         sending = Sending(guest, source, OWN_ACCOUNT)
-        beginning = asyncio.create_task(sending.begin())
+        beginning = asyncio.create_task(sending.wait_begun())
         await meeting.wait_offer()
         meeting.answer(Said(ready=True))
         await asyncio.wait_for(beginning, 5)
@@ -177,11 +177,11 @@ async def test_memory_that_is_far_from_its_end_is_near_once_the_destination_hurr
 
 async def test_memory_is_not_sent_after_a_disk_that_is_not_whole(tmp_path: Path) -> None:
     qemu = Qemu()
-    async with held(tmp_path, qemu) as (sending, _, _):
+    async with held(tmp_path, qemu) as (sending, heard, _):
         qemu.job = FULL
         with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
             await sending.finish()
-        assert qemu.status == "pre-switchover"
+        assert "migrate-continue" not in [item["execute"] for item in heard]
 
 
 async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None:
@@ -205,7 +205,9 @@ async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
     qemu = Qemu()
     async with held(tmp_path, qemu) as (sending, _, _):
         qemu.job = FULL
-        assert await asyncio.wait_for(sending.fails(), 5)
+        async with asyncio.timeout(5):
+            while not sending.is_over or qemu.status != "cancelled":  # by itself, and it leaves nothing
+                await asyncio.sleep(0.01)
 
 
 class WaitingQemu(Qemu):
@@ -245,7 +247,7 @@ async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) 
     server = await asyncio.start_unix_server(say_nothing, tmp_path / "stuck")
     async with guest_of(tmp_path, qemu) as (guest, _), point() as (_, source, meeting):
         sending = Sending(guest, source, OWN_ACCOUNT)
-        beginning = asyncio.create_task(sending.begin())
+        beginning = asyncio.create_task(sending.wait_begun())
         await meeting.wait_offer()
         meeting.sockets[DISK] = tmp_path / "stuck"
         meeting.answer(Said(ready=True))
@@ -253,11 +255,8 @@ async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) 
         copying = asyncio.create_task(see_end(guest.files.folder / "nbd-out", qemu))
         await asyncio.wait([copying], timeout=0.2)
         assert not copying.done()
-        try:
-            await asyncio.wait_for(sending.cancel(), 5)
-            await asyncio.wait_for(copying, 5)
-        finally:
-            sending.close()
+        await asyncio.wait_for(sending.cancel(), 5)
+        await asyncio.wait_for(copying, 5)
         assert qemu.job is None
     server.close()
 

@@ -107,7 +107,7 @@ class QemuDriver(AgentState):
             guest,
             self._find,
             is_known=lambda: self._guests.get(key) is guest,
-            may_plug=lambda: self._is_here(guest) and key not in self._sendings,
+            may_plug=lambda: self._is_here(guest) and not self._is_sent(guest),
         )
         self._spawn(upkeep)
 
@@ -138,7 +138,7 @@ class QemuDriver(AgentState):
         if event is None:
             shut = guest.reason in ("guest-shutdown", "host-signal")
             self._note(guest, "stopped", power_state=None if shut else "crashed")
-        elif event["event"] == "STOP" and guest.meta.state == "running" and guest.meta.order.key not in self._sendings:
+        elif event["event"] == "STOP" and guest.meta.state == "running" and not self._is_sent(guest):
             self._note(guest, "paused", power_state=None)
         else:
             return
@@ -365,40 +365,35 @@ class QemuDriver(AgentState):
             await self._forget_sending(key)
             sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
             try:
-                async with guest.plugging:  # what is plugged is said, and stays so
-                    await sending.begin()
+                await sending.wait_begun()
             except BaseException:
                 await self._forget_sending(key)
                 raise
-            self._spawn(self._watch(key, sending))
         await sending.wait_near()  # a stop that overtakes this order hands over what is left
         crash_point("send.after-begin")
 
-    async def _watch(self, key: GuestKey, sending: Sending) -> None:
-        """Leave nothing of a live migration that its destination ends before the source was stopped."""
-        if await sending.fails() and self._sendings.get(key) is sending:
-            await self._forget_sending(key)
-
     async def _hand_over(self, guest: Guest, sending: Sending) -> None:
         """Send the rest of the memory: the guest's QEMU stands from then on, until it is destroyed or is to go on."""
-        key = guest.meta.order.key
         try:
             await self._set_nics(guest, up=False)
             await sending.finish()
             crash_point("send.after-finish")
         except BaseException:
-            await self._forget_sending(key)
+            await self._forget_sending(guest.meta.order.key)
             await self._go_on(guest, guest.meta.state)
             raise
         self._keep(guest, state="stopped", leaving=True)
-        self._sendings.pop(key, None)
-        sending.close()
+        del self._sendings[guest.meta.order.key]
 
     async def _forget_sending(self, key: GuestKey) -> None:
         if (sending := self._sendings.get(key)) is not None:
             await sending.cancel()
             if self._sendings.get(key) is sending:
                 del self._sendings[key]
+
+    def _is_sent(self, guest: Guest) -> bool:
+        """Return whether its memory is on its way."""
+        return (sending := self._sendings.get(guest.meta.order.key)) is not None and not sending.is_over
 
     # NICs.
 

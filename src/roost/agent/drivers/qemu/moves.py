@@ -323,33 +323,89 @@ async def end_receiving(guest: Guest) -> None:
 
 
 class Sending:
-    """A guest's memory on its way to another host. source: the meeting."""
+    """A guest's memory on its way to another host, by a task that leaves nothing of it where it fails.
+
+    source: the meeting. is_over: it ends, or has ended, without success.
+    """
 
     def __init__(self, guest: Guest, source: MemorySource, account: Account, tls: Contexts | None = None) -> None:
         self.source = source
         self.guest = guest
         self._account = account
         self._tls = tls
-        self._mirrors = False
+        self._begun, self._near, self._last = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_over = self._mirrors = self._hurries = False
         self._servers: list[asyncio.Server] = []
         self._relays: set[asyncio.Task[Any]] = set()
-        self._holding: asyncio.Task[None] | None = None
-        self._cancelling: asyncio.Task[None] | None = None
-        self._control: Streams | None = None
-        self._near = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
-        self._hurries = False
+        self._control: Streams | None = None
+        self._failure: BaseException | None = None
+        self._task = asyncio.create_task(self._run())
 
-    @property
-    def is_over(self) -> bool:
-        """Return whether nothing is sent any more, or soon."""
-        return self._cancelling is not None
+    async def wait_begun(self) -> None:
+        """Wait until memory is copied; its disk is by then, where it must be. Raises LaunchFailed."""
+        await self._wait(self._begun)
 
-    async def begin(self) -> None:
-        """Begin to copy, once the disk is copied where it must be. Raises LaunchFailed."""
+    async def wait_near(self) -> None:
+        """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
+        await self._wait(self._near)
+
+    async def finish(self) -> None:
+        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed."""
+        self._last.set()
+        await self._wait(asyncio.Event())
+
+    async def cancel(self) -> None:
+        """Leave nothing of it; the guest is as it was.
+
+        It is done once, and whoever asks waits for that: done again, it would end the guest's next migration.
+        """
+        if not self.is_over:
+            self.is_over = True  # R53
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _wait(self, event: asyncio.Event) -> None:
+        """Wait for an event of the task, or its end. Raises LaunchFailed where it fails first."""
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if isinstance(self._failure, asyncio.CancelledError):
+            raise LaunchFailed("the migration was ended before the memory was copied")
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        try:
+            await self._copy()
+        except BaseException as error:  # whoever waits raises it
+            self._failure, self.is_over = error, True
+            self._close()  # first: QEMU ends nothing that waits for the other end
+            await end_leftovers(self.guest)
+        finally:
+            self._close()
+
+    async def _copy(self) -> None:
+        """Copy, hold what is left until the last of it is to be sent, and send that. Raises LaunchFailed."""
+        reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
+        async with self.guest.plugging:  # what is plugged is said, and stays so
+            await self._begin(reader, writer)
+        self._begun.set()
+        self._listening = asyncio.create_task(self._listen(reader))
+        await wait_copied(self._keep_rate, "memory")
+        say(writer, Said(near=True))
+        self._near.set()
+        while not self._last.is_set():
+            await self._keep_rate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._last.wait(), LOOK_S)
+        await self._send_last()
+
+    async def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         guest, order = self.guest, self.guest.meta.order
         await guest.note_plugs()
-        reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
         say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb, plugs=guest.meta.plugs))
         answer: Said = await hear(reader, Said, "that it takes the guest", within_s=READY_S)
         if not answer.ready:
@@ -360,19 +416,6 @@ class Sending:
             await mirror_disk(guest, await self._serve(DISK))
         uri = f"unix:{await self._serve(MEMORY)}"
         await guest.begin_migration(uri, pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
-        self._holding = asyncio.create_task(self._hold(writer))
-        self._listening = asyncio.create_task(self._listen(reader))
-
-    async def wait_near(self) -> None:
-        """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
-        assert self._holding is not None
-        near = asyncio.ensure_future(self._near.wait())
-        await asyncio.wait([near, self._holding], return_when=asyncio.FIRST_COMPLETED)
-        near.cancel()
-        if self._holding.cancelled():
-            raise LaunchFailed("the migration was ended before the memory was copied")
-        if not self._near.is_set():
-            self._holding.result()
 
     async def _keep_rate(self) -> int | None:
         """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
@@ -383,17 +426,8 @@ class Sending:
         sent: int = ram.get("transferred", 0)
         if migration.get("status") == "active" and sent:
             await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
-        is_near = sent and (self._hurries or ram["remaining"] <= 2 * BOUND)
+        is_near = sent and (self._hurries or self._last.is_set() or ram["remaining"] <= 2 * BOUND)
         return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
-
-    async def _hold(self, writer: asyncio.StreamWriter) -> None:
-        """Say when the copy is near its end, and keep it there until it is finished or fails. Raises LaunchFailed."""
-        await wait_copied(self._keep_rate, "memory")
-        say(writer, Said(near=True))
-        self._near.set()
-        while True:
-            await self._keep_rate()
-            await asyncio.sleep(LOOK_S)
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Take note that the destination is told to hurry."""
@@ -401,17 +435,8 @@ class Sending:
             answer: Said = await hear(reader, Said, "that it hurries", within_s=None)
             self._hurries = answer.hurry
 
-    async def fails(self) -> bool:
-        """Wait until the copy ends; return whether it failed."""
-        assert self._holding is not None
-        await asyncio.wait([self._holding])
-        return not self._holding.cancelled() and self._holding.exception() is not None
-
-    async def finish(self) -> None:
-        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed."""
+    async def _send_last(self) -> None:
         qmp = self.guest.qmp
-        if self._holding is not None:
-            self._holding.cancel()
         await qmp.execute("stop")
         if self._mirrors:
             await end_mirror(self.guest)
@@ -422,26 +447,13 @@ class Sending:
         if self._relays:
             await asyncio.wait(self._relays, timeout=LINE_S)
 
-    async def cancel(self) -> None:
-        """Leave nothing of it; the guest is as it was.
-
-        It is done once, and whoever asks waits for that: done again, it would end the guest's next migration.
-        """
-        self._cancelling = self._cancelling or asyncio.create_task(self._cancel())  # R53
-        await asyncio.shield(self._cancelling)
-
-    async def _cancel(self) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
-        self.close()  # first: QEMU ends nothing that waits for the other end
-        await end_leftovers(self.guest)
-
-    def close(self) -> None:
-        """Close all connections."""
+    def _close(self) -> None:
         for server in self._servers:
             server.close()
         for task in self._relays:
             task.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
         if self._control is not None:
             self._control[1].close()
 
