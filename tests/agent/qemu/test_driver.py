@@ -24,6 +24,7 @@ from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
 from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
+from roost.agent.drivers.qemu.qmp import QmpError
 from roost.agent.lease import now_s
 from roost.seams.guests import MemorySource
 
@@ -55,7 +56,7 @@ class NotedDriver(QemuDriver):
         self.network = self._network = NotedNetwork(directory, self)
         order = make_order()
         meta = GuestMeta(order=order, state="running", machine=MACHINE, is_made=True)
-        self.guest = Guest(meta, self._files(SERVER_ID), plan_nics(order, BRIDGES), self._on_change)
+        self.guest = Guest(meta, self._files(SERVER_ID), plan_nics(order, BRIDGES), self._look)
         self.guest.keep(meta)
         self.guest.nics_up = True
         self._guests[KEY] = self.guest
@@ -123,7 +124,7 @@ async def test_what_an_agent_finds_half_made_takes_no_others_nics_down(
     driver = NotedDriver(tmp_path)
     first = SERVER_ID.replace("5", "0")
     order = make_order(server_id=first, ports=(make_port(port_id=first),))
-    half = Guest(GuestMeta(order=order, state="running", machine=MACHINE), driver._files(first), (), driver._on_change)
+    half = Guest(GuestMeta(order=order, state="running", machine=MACHINE), driver._files(first), (), driver._look)
     half.keep(half.meta)
     driver._guests.clear()
 
@@ -146,7 +147,7 @@ async def test_one_guest_that_cannot_be_ended_keeps_no_other_from_being_found(
     """A QEMU may wait for a dead file server, which no signal ends."""
     driver = NotedDriver(tmp_path)
     half = replace(driver.guest.meta, is_made=False, order=make_order(server_id=SERVER_ID.replace("5", "0")))
-    Guest(half, driver._files(half.order.server_id), (), driver._on_change).keep(half)
+    Guest(half, driver._files(half.order.server_id), (), driver._look).keep(half)
     driver._guests.clear()
     monkeypatch.setattr(Guest, "kill", AsyncMock(side_effect=ProgramFailed("process 7 did not end")))
     monkeypatch.setattr(finding, "find_status", AsyncMock(return_value="running"))
@@ -166,10 +167,42 @@ async def test_a_guest_goes_down_whatever_becomes_of_its_dhcp(tmp_path: Path) ->
 
 async def test_who_removes_a_guest_leaves_the_one_that_was_launched_meanwhile(tmp_path: Path) -> None:
     driver = NotedDriver(tmp_path)
-    former = Guest(driver.guest.meta, driver.guest.files, (), driver._on_change)
+    former = Guest(driver.guest.meta, driver.guest.files, (), driver._look)
     await driver._remove(former)
     assert driver._guests[KEY] is driver.guest
     assert driver.guest.files.meta.exists()
+
+
+async def test_how_a_guest_ended_its_last_qemu_says(tmp_path: Path) -> None:
+    """One that shut itself down may be killed the next time that it runs."""
+    driver = NotedDriver(tmp_path)
+    guest, reasons = driver.guest, ["guest-shutdown"]
+    guest.files = GuestFiles(tmp_path / "guest", tmp_path / "disk.qcow2")
+    guest.files.run.mkdir(parents=True)
+
+    def answer(said: dict[str, Any]) -> list[dict[str, Any]]:
+        events = [{"event": "SHUTDOWN", "data": {"guest": True, "reason": reasons.pop()}}] if reasons else []
+        return [*events, {"id": said["id"], "return": {}}]
+
+    async with monitor(guest.files.qmp, answer):
+        for power_state in (None, "crashed"):
+            driver._keep(guest, state="running")
+            await guest.connect()
+            await guest.qmp.execute("query-status")
+            with pytest.raises(QmpError):
+                await guest.qmp.execute("quit")
+            assert (guest.meta.state, guest.meta.power_state) == ("stopped", power_state)
+            await guest.disconnect()
+            assert await driver.own_changes() == {KEY}
+
+
+async def test_what_a_guest_does_while_something_is_asked_of_it_is_seen_afterwards(tmp_path: Path) -> None:
+    driver = NotedDriver(tmp_path)
+    with driver.guest.at_work():
+        driver.guest._note_event({"event": "STOP"})
+        assert driver.guest.meta.state == "running"
+    assert driver.guest.meta.state == "paused"
+    assert await driver.own_changes() == {KEY}
 
 
 class SlowSending:

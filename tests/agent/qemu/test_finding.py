@@ -18,7 +18,7 @@ class ScriptedGuest(Guest):
     """A guest whose QEMU says yes to everything, and remembers what was asked of it."""
 
     def __init__(self, meta: GuestMeta, files: GuestFiles) -> None:
-        super().__init__(meta, files, (), lambda _guest, _event: None)
+        super().__init__(meta, files, (), lambda _guest: None)
         self.asked_for: list[str] = []
         self._qmp = self  # type: ignore[assignment]
         self.is_open = True
@@ -75,15 +75,15 @@ async def test_a_guest_is_what_was_reported_unless_it_runs(
 async def test_a_folder_in_which_nothing_was_made_is_deleted(tmp_path: Path) -> None:
     files = GuestFiles(tmp_path / "guest", tmp_path / "disk")
     files.run.mkdir(parents=True)
-    assert read_guest(files, {}, lambda _guest, _event: None) is None
+    assert read_guest(files, {}, lambda _guest: None) is None
     assert not files.folder.exists()
 
 
 async def test_what_is_written_is_read(tmp_path: Path) -> None:
     files = GuestFiles(tmp_path / "guest", tmp_path / "disk")
     meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, sequence=7, is_made=True)
-    Guest(meta, files, (), lambda _guest, _event: None).keep(meta)
-    guest = read_guest(files, {"rack1": "br0"}, lambda _guest, _event: None)
+    Guest(meta, files, (), lambda _guest: None).keep(meta)
+    guest = read_guest(files, {"rack1": "br0"}, lambda _guest: None)
     assert guest is not None
     assert guest.meta == meta
     assert [nic.tap for nic in guest.nics] == ["rt0a1b2c3d4e5f"]
@@ -95,5 +95,5 @@ async def test_what_cannot_be_read_is_kept_and_said(tmp_path: Path) -> None:
     files.run.mkdir(parents=True)
     files.meta.write_text("{}")
     with pytest.raises(ProgramFailed, match=r"server guest is on this host, and .*/meta.json cannot be read: .*order"):
-        read_guest(files, {}, lambda _guest, _event: None)
+        read_guest(files, {}, lambda _guest: None)
     assert files.meta.exists()

@@ -25,7 +25,7 @@ class ScriptedGuest(Guest):
     def __init__(self, folder: Path, *, io_status: str, halts_again: bool, disk_gb: int = 0) -> None:
         order = make_order(disk_gb=disk_gb)
         meta = GuestMeta(order=order, state="paused", machine=MACHINE, is_made=True)
-        super().__init__(meta, GuestFiles(folder, folder / "disk.qcow2"), (), lambda _guest, _event: None)
+        super().__init__(meta, GuestFiles(folder, folder / "disk.qcow2"), (), lambda _guest: None)
         self._qmp = self  # type: ignore[assignment]
         self.is_open, self._halts_again = True, halts_again
         self._io_status = io_status
@@ -106,7 +106,7 @@ async def test_memory_that_cannot_be_written_leaves_no_file_and_no_migration(
     files = GuestFiles(tmp_path, tmp_path / "disk.qcow2")
     files.run.mkdir()
     meta = GuestMeta(order=make_order(), state="running", machine=MACHINE, is_made=True)
-    guest = Guest(meta, files, (), lambda _guest, _event: None)
+    guest = Guest(meta, files, (), lambda _guest: None)
     async with monitor(files.qmp, answer) as heard:
         await guest.connect()
         with pytest.raises(LaunchFailed, match=reason) if reason else contextlib.nullcontext():

@@ -59,7 +59,7 @@ async def guest_of(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Guest, list[
     files = GuestFiles(folder, folder / "disk.qcow2")
     files.run.mkdir()
     meta = GuestMeta(order=make_order(disk_gb=1), state="running", machine=OFFER.machine, is_made=True)
-    guest = Guest(meta, files, (), lambda _guest, _event: None)
+    guest = Guest(meta, files, (), lambda _guest: None)
     async with monitor(files.qmp, qemu.answer) as heard:
         await guest.connect()
         try:

@@ -141,7 +141,7 @@ def stopped_guest(folder: Path, content: bytes, *, disk_gb: int = 1) -> Guest:
     disk = folder / "disk.qcow2"
     disk.write_bytes(content)
     meta = GuestMeta(order=make_order("stopped", disk_gb=disk_gb), state="stopped", machine=OFFER.machine, is_made=True)
-    return Guest(meta, GuestFiles(folder, disk), (), lambda _guest, _event: None)
+    return Guest(meta, GuestFiles(folder, disk), (), lambda _guest: None)
 
 
 @pytest.mark.parametrize(("size", "disk_gb", "has_disk"), [(3_000_001, 1, True), (9, 0, False)])

@@ -52,7 +52,7 @@ async def make_guest(tmp_path: Path, *more: Plug) -> Guest:
     order, files = make_order(), GuestFiles(tmp_path / "guest", tmp_path / "disk.qcow2")
     nics = plan_nics(order, {"rack1": "br0"})
     meta = GuestMeta(order=order, state="running", machine=MACHINE, plugs=(*plan_plugs(nics), *more))
-    guest = Guest(meta, files, nics, lambda _guest, _event: None)
+    guest = Guest(meta, files, nics, lambda _guest: None)
     guest.keep(meta)
     files.run.mkdir()
     return guest
@@ -193,7 +193,7 @@ async def test_a_guest_that_ends_while_its_nics_are_settled_ended_by_itself(
 ) -> None:
     guest = await make_guest(tmp_path, OLD)
     works: list[int] = []
-    guest._on_change = lambda guest, _event: works.append(guest.works)
+    guest._on_change = lambda guest: works.append(guest.works)
 
     async def end(guest: Guest, _gone: object) -> None:
         await guest.qmp.execute("quit")

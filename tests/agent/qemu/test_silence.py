@@ -34,7 +34,7 @@ class Scene:
         )
         self.files = GuestFiles(folder / "guests" / SERVER_ID, folder / "disk.qcow2")
         meta = GuestMeta(order=ORDER, state="running", machine=MACHINE, is_made=True)
-        Guest(meta, self.files, (), lambda _guest, _event: None).keep(meta)
+        Guest(meta, self.files, (), lambda _guest: None).keep(meta)
         self.files.run.mkdir()
         self.status = "running"
 

@@ -75,7 +75,7 @@ async def test_what_is_no_file_names_no_process_and_goes_with_the_guest(tmp_path
     files = GuestFiles(tmp_path, tmp_path / "disk.qcow2")
     files.run.mkdir()
     meta = GuestMeta(order=make_order(), state="running", machine=OFFER.machine, is_made=True)
-    guest = Guest(meta, files, (), lambda _guest, _event: None)
+    guest = Guest(meta, files, (), lambda _guest: None)
     words = ("-uuid", SERVER_ID, monitor_option(files))
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)", *words)
     (tmp_path / "other").write_text(f"{process.pid}\n")

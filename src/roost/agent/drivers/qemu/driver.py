@@ -27,7 +27,6 @@ from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving,
 from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, plan_nics
 from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import replug
-from roost.agent.drivers.qemu.qmp import Event
 from roost.agent.drivers.qemu.upkeep import keep_up
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -73,7 +72,7 @@ class QemuDriver(AgentState):
             (self._options.directory / name).mkdir(exist_ok=True, mode=0o711)
         await self._point.open()
         folders = sorted((self._options.directory / "guests").iterdir())
-        guests = [read_guest(self._files(folder.name), self._options.bridges, self._on_change) for folder in folders]
+        guests = [read_guest(self._files(folder.name), self._options.bridges, self._look) for folder in folders]
         self._guests.update({guest.meta.order.key: guest for guest in guests if guest is not None})  # R55
         settle = partial(self._settle, kernel_is_new=kernel_is_new)
         await asyncio.gather(*[find_guest(guest, settle, self._remove) for guest in list(self._guests.values())])
@@ -129,16 +128,13 @@ class QemuDriver(AgentState):
         changed, self._changed = self._changed, set()
         return changed
 
-    def _on_change(self, guest: Guest, event: Event | None) -> None:
-        """Take note of what a guest's QEMU says, or of its end."""
-        if event is not None and event["event"] == "SHUTDOWN":
-            guest.reason = event.get("data", {}).get("reason", "")
+    def _look(self, guest: Guest) -> None:
+        """Take note of what a guest has done by itself."""
         if guest.works or not self._is_here(guest):
             return
-        if event is None:
-            shut = guest.reason in ("guest-shutdown", "host-signal")
-            self._note(guest, "stopped", power_state=None if shut else "crashed")
-        elif event["event"] == "STOP" and guest.meta.state == "running" and not self._is_sent(guest):
+        if guest.has_ended and guest.meta.state in NICS_UP:
+            self._note(guest, "stopped", power_state=None if guest.is_shut_down else "crashed")
+        elif guest.halted and guest.meta.state == "running" and not self._is_sent(guest):
             self._note(guest, "paused", power_state=None)
         else:
             return
@@ -146,9 +142,10 @@ class QemuDriver(AgentState):
         self._spawn(self._network.apply())
 
     def _is_here(self, guest: Guest) -> bool:
-        """Return whether a guest is this host's: it was not replaced, does not come, and has not left."""
+        """Return whether a guest is this host's: it is made, was not replaced, does not come, and has not left."""
         meta = guest.meta
-        return self._guests.get(meta.order.key) is guest and not meta.leaving and meta.state != "incoming"
+        is_whole = meta.is_made and not meta.leaving and meta.state != "incoming"
+        return is_whole and self._guests.get(meta.order.key) is guest
 
     def _tell(self, guest: Guest) -> None:
         self._changed.add(guest.meta.order.key)
@@ -200,7 +197,7 @@ class QemuDriver(AgentState):
         nics = plan_nics(order, self._options.bridges)
         check_bridges(nics)
         meta = GuestMeta(order=order, state=order.desired, machine=self._options.machine)
-        return Guest(meta, files, nics, self._on_change)
+        return Guest(meta, files, nics, self._look)
 
     def _files(self, server_id: str) -> GuestFiles:
         folder, is_shared = self._options.directory / "guests" / server_id, self._options.disks is not None
@@ -237,15 +234,9 @@ class QemuDriver(AgentState):
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
         await find_again(guest, self._find, desired=order.desired)
-        try:
-            with failing_plainly(), guest.at_work():
-                await self._carry_out(guest, order)
-                guest.keep(replace(guest.meta, order=order))
-        finally:
-            if guest.meta.state in NICS_UP and guest.has_ended:  # while something else was asked of it
-                self._on_change(guest, None)
-            elif guest.halted:
-                self._on_change(guest, {"event": "STOP"})
+        with failing_plainly(), guest.at_work():
+            await self._carry_out(guest, order)
+            guest.keep(replace(guest.meta, order=order))
 
     async def _carry_out(self, guest: Guest, order: GuestOrder) -> None:
         nics_before = guest.nics

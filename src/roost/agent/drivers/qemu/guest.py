@@ -74,14 +74,15 @@ class GuestMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slots_freed: tuple[int, ...] = ()
 
 
-OnChange = Callable[["Guest", Event | None], None]
-"""Called with each event of a guest's QEMU, and with None when it ends."""
+OnChange = Callable[["Guest"], None]
+"""Called when a guest's QEMU has said something or ended, and when nothing more is at work on it."""
 
 
 class Guest:
     """A guest whose folder is there. nics_up: they are to be up.
 
     works: of how many that are at work; what it does meanwhile was asked of it. halted: QEMU said last that it stands.
+    is_shut_down: it said last that the guest, or somebody on the host, ends it.
     is_settled: its QEMU has said that it has its order's NICs, and no others.
     """
 
@@ -95,8 +96,7 @@ class Guest:
         self.plugging = asyncio.Lock()
         self.is_settled = False
         self.finding = asyncio.Lock()
-        self.reason = ""
-        self.halted = False
+        self.halted = self.is_shut_down = False
         self._qmp: Qmp | None = None
 
     @property
@@ -131,12 +131,13 @@ class Guest:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have what it does meanwhile be asked for."""
+        """Have what it does meanwhile be asked for; what is so afterwards, and was not, it did by itself."""
         self.works += 1
         try:
             yield
         finally:
             self.works -= 1
+            self._on_change(self)
 
     def listed(self, *, nics_up: bool) -> ListedGuest:
         """Return what a list says of it."""
@@ -175,15 +176,18 @@ class Guest:
 
     async def connect(self) -> None:
         """Connect to its QEMU. Raises LaunchFailed."""
+        self.halted = self.is_shut_down = False
         self.is_settled = False  # what is written may be what was about to be done
         qmp = self._qmp = await Qmp.connect(self.files.qmp)
         qmp.on_event = self._note_event
-        qmp.on_close = lambda: self._on_change(self, None)
+        qmp.on_close = lambda: self._on_change(self)
 
     def _note_event(self, event: Event) -> None:
         if event["event"] in ("STOP", "RESUME"):
             self.halted = event["event"] == "STOP"
-        self._on_change(self, event)
+        elif event["event"] == "SHUTDOWN":
+            self.is_shut_down = event.get("data", {}).get("reason") in ("guest-shutdown", "host-signal")
+        self._on_change(self)
 
     async def disconnect(self) -> None:
         """Close the connection; its QEMU goes on."""
