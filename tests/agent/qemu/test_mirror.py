@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.qemu.orders import OWN_ACCOUNT, make_order
+from tests.agent.qemu.orders import make_order
 from tests.agent.qemu.test_moves import OFFER, point
 from tests.agent.qemu.test_qmp import monitor
 
@@ -16,7 +18,8 @@ from roost.agent.drivers.qemu import mirror as mirroring
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
-from roost.agent.drivers.qemu.moves import DISK, Meeting, Said, Sending
+from roost.agent.drivers.qemu.moves import DISK, MEMORY, Meeting, Said, Sending
+from roost.agent.drivers.qemu.qmp import Qmp
 
 READY = {"status": "ready", "ready": True}
 WHOLE = {"status": "concluded", "ready": False}
@@ -106,7 +109,7 @@ async def test_a_copy_that_stands_still_is_given_up(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(mirroring, "STALL_S", 0.2)
     async with guest_of(tmp_path, SlowQemu()) as (guest, _):
         with pytest.raises(LaunchFailed, match="the root disk was not copied: for 0 s there were 4096 bytes of it"):
-            await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
+            await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
 
 
 async def test_a_copy_whose_zeros_take_long_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +131,7 @@ async def test_a_copy_whose_zeros_take_long_goes_on(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(mirroring, "STALL_S", 0.2)
     async with guest_of(tmp_path, ZeroingQemu()) as (guest, _):
-        await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
+        await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
 
 
 async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> None:
@@ -140,14 +143,14 @@ async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> N
 
     async with guest_of(tmp_path, FullQemu()) as (guest, _):
         with pytest.raises(LaunchFailed, match="the root disk was not copied: No space left on device"):
-            await asyncio.wait_for(mirror_disk(guest, tmp_path / "nbd"), 5)
+            await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
 
 
 @contextlib.asynccontextmanager
 async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]], Meeting]]:
     """Give a live migration whose copy is held, near its end, with what its QEMU heard, and where it is awaited."""
     async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
-        sending = Sending(guest, source, OWN_ACCOUNT)
+        sending = Sending(guest, source)
         beginning = asyncio.create_task(sending.wait_begun())
         await meeting.wait_offer()
         meeting.answer(Said(ready=True))
@@ -192,13 +195,15 @@ async def test_memory_is_sent_after_a_disk_that_is_whole(tmp_path: Path) -> None
         assert said.index("job-dismiss") < said.index("migrate-continue")
 
 
-async def test_what_is_given_to_qemus_account_is_where_it_can_replace_nothing(tmp_path: Path) -> None:
+async def test_a_qemu_is_given_its_streams_and_no_place_where_it_could_replace_one(tmp_path: Path) -> None:
     async with held(tmp_path, Qemu()) as (sending, heard, _):
         files = sending.guest.files
         arguments = {item["execute"]: item.get("arguments") for item in heard}
-        assert arguments["migrate"] == {"uri": f"unix:{files.folder / 'mem-out'}"}
-        assert arguments["blockdev-add"]["server"]["path"] == str(files.folder / "nbd-out")
+        assert [item["arguments"]["fdname"] for item in heard if item["execute"] == "getfd"] == [DISK, MEMORY]
+        assert arguments["migrate"] == {"uri": f"fd:{MEMORY}"}
+        assert arguments["blockdev-add"]["server"] == {"type": "fd", "str": DISK}
         assert list(files.run.iterdir()) == [files.qmp]
+        assert list(files.folder.iterdir()) == [files.run]
 
 
 async def test_a_held_copy_ends_when_its_disk_does(tmp_path: Path) -> None:
@@ -232,32 +237,41 @@ async def test_a_copy_that_does_not_end_is_told(tmp_path: Path, monkeypatch: pyt
             await asyncio.wait_for(end_mirror(guest), 5)
 
 
-async def test_a_copy_that_waits_for_the_other_end_is_cancelled(tmp_path: Path) -> None:
+async def test_a_copy_that_waits_for_the_other_end_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams: dict[str, int] = {}
+
+    async def keep(_qmp: Qmp, name: str, fd: int) -> None:
+        streams[name] = os.dup(fd)
+
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
-    async def see_end(path: Path, qemu: WaitingQemu) -> None:
-        reader, writer = await asyncio.open_unix_connection(path)
+    async def see_end(fd: int, qemu: WaitingQemu) -> None:
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd))
         await reader.read()
         writer.close()
         qemu.is_gone = True
 
+    monkeypatch.setattr(Qmp, "send_file", keep)
     qemu = WaitingQemu()
     server = await asyncio.start_unix_server(say_nothing, tmp_path / "stuck")
     async with guest_of(tmp_path, qemu) as (guest, _), point() as (_, source, meeting):
-        sending = Sending(guest, source, OWN_ACCOUNT)
+        sending = Sending(guest, source)
         beginning = asyncio.create_task(sending.wait_begun())
         await meeting.wait_offer()
         meeting.sockets[DISK] = tmp_path / "stuck"
         meeting.answer(Said(ready=True))
         await asyncio.wait_for(beginning, 5)
-        copying = asyncio.create_task(see_end(guest.files.folder / "nbd-out", qemu))
+        copying = asyncio.create_task(see_end(streams.pop(DISK), qemu))
         await asyncio.wait([copying], timeout=0.2)
         assert not copying.done()
         await asyncio.wait_for(sending.cancel(), 5)
         await asyncio.wait_for(copying, 5)
         assert qemu.job is None
+    os.close(streams.pop(MEMORY))
     server.close()
 
 

@@ -354,7 +354,7 @@ class QemuDriver(AgentState):
         key = guest.meta.order.key
         if (sending := self._sendings.get(key)) is None or sending.source != source or sending.is_over:
             await self._forget_sending(key)
-            sending = self._sendings[key] = Sending(guest, source, self._options.account, self._options.tls)
+            sending = self._sendings[key] = Sending(guest, source, self._options.tls)
             try:
                 await sending.wait_begun()
             except BaseException:

@@ -8,7 +8,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from roost.agent.drivers import LaunchFailed
@@ -21,9 +20,9 @@ STALL_S = 60.0
 LOOK_S = 0.05
 
 
-async def mirror_disk(guest: Guest, path: Path) -> None:
-    """Have the destination's disk be as this one, and stay so. Raises LaunchFailed."""
-    server = {"type": "unix", "path": str(path)}
+async def mirror_disk(guest: Guest, stream: str) -> None:
+    """Have the destination's disk be as this one, and stay so. stream: to it, as QEMU calls it. Raises LaunchFailed."""
+    server = {"type": "fd", "str": stream}
     await guest.qmp.execute(
         "blockdev-add", driver="nbd", node_name="far", server=server, export="disk", discard="unmap"
     )

@@ -1,16 +1,17 @@
 """Migration: two agents meet over TCP, and QEMU's streams go through them.
 
 The destination listens. Who comes says a token, which is good for one meeting, and which stream it is: `control`, in
-which the two agents speak, then `mem` and `nbd`, which are carried to and from QEMU's Unix sockets as they are. The
-disk of a guest that does not run goes over `control`. Agents that have certificates meet under TLS, with every stream.
-The memory's copy is held before its end by throttling it: its rate follows what is left, so the guest runs on until
-the source is told to stop.
+which the two agents speak, then `mem` and `nbd`, which are carried as they are: from an open file that the source gives
+its QEMU, to a Unix socket of the destination's. The disk of a guest that does not run goes over `control`. Agents that
+have certificates meet under TLS, with every stream. The memory's copy is held before its end by throttling it: its rate
+follows what is left, so the guest runs on until the source is told to stop.
 """
 
 import asyncio
 import contextlib
 import os
 import secrets
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ import structlog
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu.command import Account, Machine, Plug
+from roost.agent.drivers.qemu.command import Machine, Plug
 from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
 from roost.agent.drivers.qemu.mirror import check_mirror, end_leftovers, end_mirror, mirror_disk, wait_copied
 from roost.agent.drivers.qemu.qmp import QmpError, socket_name
@@ -283,8 +284,8 @@ class MeetingPoint:
             meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
                 return
-            if meetings and (socket := meetings[0].sockets.pop(hello.channel, None)) is not None:
-                with socket_name(socket) as name:
+            if meetings and (path := meetings[0].sockets.pop(hello.channel, None)) is not None:
+                with socket_name(path) as name:
                     local = await asyncio.open_unix_connection(name)
                 return await relay((reader, writer), local)
             log.warning("a stranger wants to send memory", channel=hello.channel)
@@ -328,14 +329,12 @@ class Sending:
     source: the meeting. is_over: it ends, or has ended, without success.
     """
 
-    def __init__(self, guest: Guest, source: MemorySource, account: Account, tls: Contexts | None = None) -> None:
+    def __init__(self, guest: Guest, source: MemorySource, tls: Contexts | None = None) -> None:
         self.source = source
         self.guest = guest
-        self._account = account
         self._tls = tls
         self._begun, self._near, self._last = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.is_over = self._mirrors = self._hurries = False
-        self._servers: list[asyncio.Server] = []
         self._relays: set[asyncio.Task[Any]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._control: Streams | None = None
@@ -413,9 +412,10 @@ class Sending:
         await end_leftovers(guest)
         self._mirrors = bool(order.disk_gb) and not answer.has_disk
         if self._mirrors:
-            await mirror_disk(guest, await self._serve(DISK))
-        uri = f"unix:{await self._serve(MEMORY)}"
-        await guest.begin_migration(uri, pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
+            await self._open(DISK)
+            await mirror_disk(guest, DISK)
+        await self._open(MEMORY)
+        await guest.begin_migration(f"fd:{MEMORY}", pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
 
     async def _keep_rate(self) -> int | None:
         """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
@@ -448,8 +448,6 @@ class Sending:
             await asyncio.wait(self._relays, timeout=LINE_S)
 
     def _close(self) -> None:
-        for server in self._servers:
-            server.close()
         for task in self._relays:
             task.cancel()
         if self._listening is not None:
@@ -457,23 +455,10 @@ class Sending:
         if self._control is not None:
             self._control[1].close()
 
-    async def _serve(self, channel: str) -> Path:
-        """Return a socket whose one connection goes to the destination; nothing of QEMU's account can replace it."""
-        path = self.guest.files.folder / f"{channel}-out"
-        path.unlink(missing_ok=True)
-
-        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._relays.add(task := asyncio.ensure_future(self._carry(channel, (reader, writer))))
-            task.add_done_callback(self._relays.discard)
-
-        self._servers.append(await asyncio.start_unix_server(carry, path))
-        os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
-        return path
-
-    async def _carry(self, channel: str, local: Streams) -> None:
-        try:
-            await relay(local, await connect(self.source, channel, self._tls))
-        except LaunchFailed as error:
-            log.warning("a stream of a live migration ends", channel=channel, error=str(error))
-        finally:
-            local[1].close()
+    async def _open(self, channel: str) -> None:
+        """Give QEMU a stream to the destination, as an open file that it calls by the channel's name."""
+        far = await connect(self.source, channel, self._tls)
+        own, qemus = socket.socketpair()
+        with qemus:
+            self._relays.add(asyncio.create_task(relay(await asyncio.open_connection(sock=own), far)))
+            await self.guest.qmp.send_file(channel, qemus.fileno())
