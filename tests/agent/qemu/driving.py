@@ -13,8 +13,7 @@ import uvloop
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu import host_network
 from roost.agent.drivers.qemu.command import Account, Machine
-from roost.agent.drivers.qemu.driver import QemuDriver
-from roost.agent.drivers.qemu.options import QemuOptions
+from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.lease import now_s
 from roost.platform.tls import peer_contexts
 from roost.seams.agent import GuestOrder

@@ -15,7 +15,7 @@ from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.agent.drivers.qemu.command import Account
 from roost.agent.drivers.qemu.disks import GIB, Disks, find_folder_lack, size_command
 from roost.agent.drivers.qemu.guest import append_ring
-from roost.agent.drivers.qemu.moves import BOUND, RATE_LEAST, RATE_MOST, rate_of
+from roost.agent.drivers.qemu.sending import BOUND, RATE_LEAST, RATE_MOST, rate_of
 from roost.seams.guests import DiskKept
 
 ACCOUNT = Account(uid=60902, gid=60902)

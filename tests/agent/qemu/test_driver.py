@@ -17,13 +17,12 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu import finding
 from roost.agent.drivers.qemu.command import GuestFiles, Machine
-from roost.agent.drivers.qemu.driver import QemuDriver
+from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.drivers.qemu.finding import find_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
 from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
-from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.qmp import QmpError
 from roost.agent.lease import now_s
 from roost.seams.guests import MemorySource

@@ -29,8 +29,8 @@ from roost.agent.drivers.qemu.moves import (
     hear,
     relay,
     say,
-    send_disk,
 )
+from roost.agent.drivers.qemu.sending import send_disk
 from roost.platform.tls import peer_contexts
 from roost.seams.guests import MemorySource
 
@@ -173,7 +173,8 @@ async def test_a_disk_is_written_out_whole_while_the_agent_goes_on(
 async def test_a_disk_that_is_slow_to_be_written_out_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roost.agent.drivers.qemu.moves.FINISH_S", 0.2)
+    for module in ("moves", "sending"):
+        monkeypatch.setattr(f"roost.agent.drivers.qemu.{module}.FINISH_S", 0.2)
     monkeypatch.setattr("os.fsync", lambda _fd: time.sleep(0.5))
     async with point() as (_, source, meeting):
         sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x" * 100), source, None))
@@ -202,7 +203,8 @@ async def test_a_destination_that_gives_up_is_told_by_its_source(tmp_path: Path)
 async def test_what_takes_nothing_of_a_disk_and_what_sends_nothing_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roost.agent.drivers.qemu.moves.FINISH_S", 0.2)
+    for module in ("moves", "sending"):
+        monkeypatch.setattr(f"roost.agent.drivers.qemu.{module}.FINISH_S", 0.2)
     async with point() as (_, source, meeting):
         sending = asyncio.create_task(send_disk(stopped_guest(tmp_path, b"x" * (64 << 20)), source, None))
         await meeting.wait_offer()

@@ -16,9 +16,8 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu import guest as guests
 from roost.agent.drivers.qemu import qmp, upkeep
 from roost.agent.drivers.qemu.command import GuestFiles, Machine, monitor_option
-from roost.agent.drivers.qemu.driver import QemuDriver
+from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
-from roost.agent.drivers.qemu.options import QemuOptions
 
 MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
 KEY = (SERVER_ID, "h1")

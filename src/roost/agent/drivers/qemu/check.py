@@ -16,10 +16,9 @@ from pathlib import Path
 from roost.agent.drivers.programs import ProgramFailed, run_program, search_path
 from roost.agent.drivers.qemu.command import CPU_BY_ACCEL, KERNEL_LINE, PROGRAM, Account, Machine, find_versioned
 from roost.agent.drivers.qemu.disks import find_folder_lack
-from roost.agent.drivers.qemu.driver import QemuDriver
+from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
 from roost.agent.drivers.qemu.image import BUSYBOX, CACHE, ensure_image, is_cached
 from roost.agent.drivers.qemu.moves import Contexts
-from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.state import write_whole
 
 ACCOUNT = "roost-qemu"

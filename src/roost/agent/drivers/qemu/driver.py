@@ -10,23 +10,25 @@ import contextlib
 import os
 import shutil
 from collections.abc import Coroutine, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
-from roost.agent.drivers.qemu.command import PROGRAM, GuestFiles, find_misfit
+from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
 from roost.agent.drivers.qemu.finding import find_again, find_guest, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.image import ensure_image
-from roost.agent.drivers.qemu.moves import MeetingPoint, Sending, end_receiving, prepare_receiving, send_disk
+from roost.agent.drivers.qemu.moves import Contexts, MeetingPoint, end_receiving, prepare_receiving
 from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, plan_nics
-from roost.agent.drivers.qemu.options import QemuOptions
 from roost.agent.drivers.qemu.plugs import replug
+from roost.agent.drivers.qemu.sending import Sending, send_disk
 from roost.agent.drivers.qemu.upkeep import keep_up
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
@@ -38,6 +40,24 @@ PRIVATE = 0o066
 """Of modes: folders are passed through by the accounts of QEMU and dnsmasq, files are the agent's alone."""
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QemuOptions:
+    """What a host's driver works with. bridges: physical network -> bridge. account: QEMU's.
+
+    disks: the folder of root disks, which other hosts have too; None for one of this host's. tls: under which agents
+    meet.
+    """
+
+    host: str
+    directory: Path
+    bridges: Mapping[str, str]
+    machine: Machine
+    account: Account
+    migrate_listen: str = "0.0.0.0"
+    disks: Path | None = None
+    tls: Contexts | None = None
 
 
 class QemuDriver(AgentState):

@@ -11,9 +11,9 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, OnChange
-from roost.agent.drivers.qemu.mirror import end_leftovers
 from roost.agent.drivers.qemu.nics import plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.agent.drivers.qemu.sending import end_leftovers
 from roost.platform.errors import reason_of
 from roost.seams.agent import NICS_UP, Desired
 

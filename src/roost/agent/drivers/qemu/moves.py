@@ -3,15 +3,13 @@
 The destination listens. Who comes says a token, which is good for one meeting, and which stream it is: `control`, in
 which the two agents speak, then `mem` and `nbd`, which are carried as they are: from an open file that the source gives
 its QEMU, to a Unix socket of the destination's. The disk of a guest that does not run goes over `control`. Agents that
-have certificates meet under TLS, with every stream. The memory's copy is held before its end by throttling it: its rate
-follows what is left, so the guest runs on until the source is told to stop.
+have certificates meet under TLS, with every stream.
 """
 
 import asyncio
 import contextlib
 import os
 import secrets
-import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +21,9 @@ from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.qemu.command import Machine, Plug
-from roost.agent.drivers.qemu.guest import RATE_MOST, Guest
-from roost.agent.drivers.qemu.mirror import check_mirror, end_leftovers, end_mirror, mirror_disk, wait_copied
+from roost.agent.drivers.qemu.guest import Guest
 from roost.agent.drivers.qemu.qmp import QmpError, socket_name
-from roost.seams.agent import NICS_UP, GuestKey
+from roost.seams.agent import GuestKey
 from roost.seams.guests import MemorySource
 
 CONTROL, MEMORY, DISK = "control", "mem", "nbd"
@@ -34,15 +31,8 @@ LINE_S = 15.0
 """How long the other agent may take for a line that needs no work."""
 MEET_S = 120.0
 """How long the destination waits for the source."""
-READY_S = 120.0
 FINISH_S = 60.0
-WRITTEN_S = 600.0
-"""How long a whole disk may take from the host's memory to the host's disk."""
-LOOK_S = 0.05
 CHUNK = 1 << 18
-BOUND = 24 * 1024 * 1024
-"""Bytes of memory at which the copy is held."""
-RATE_LEAST = 8192
 TOKEN_BYTES = 32
 
 log = structlog.get_logger()
@@ -84,11 +74,6 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 """What an agent listens with, and what it connects with."""
-
-
-def rate_of(remaining: int) -> int:
-    """Return at how many bytes a second memory is to be copied: what is left above the bound, in a second."""
-    return max(RATE_LEAST, min(RATE_MOST, remaining - BOUND))
 
 
 async def relay(one: Streams, other: Streams) -> None:
@@ -135,35 +120,6 @@ async def connect(source: MemorySource, channel: str, tls: Contexts | None) -> S
         raise LaunchFailed(f"the destination's agent is not reached at {source.address}{why}") from error
     say(writer, Hello(token=source.token, channel=channel))
     return reader, writer
-
-
-async def send_disk(guest: Guest, source: MemorySource, tls: Contexts | None) -> None:
-    """Send the disk of a guest that was stopped for that, and stays as it is; once its memory is sent there is no more.
-
-    Raises LaunchFailed, OSError.
-    """
-    if guest.meta.state in NICS_UP:
-        raise LaunchFailed(
-            "the server's memory is on its way nowhere: its disk was not copied yet, or the agent was started anew"
-        )
-    if guest.meta.leaving:
-        return
-    disk = guest.files.disk
-    size = disk.stat().st_size if guest.meta.order.disk_gb else 0
-    reader, writer = await connect(source, CONTROL, tls)
-    try:
-        say(writer, Offer(machine=guest.meta.machine, disk_gb=guest.meta.order.disk_gb, disk_bytes=size))
-        await hear(reader, Said, "that it takes the root disk", within_s=READY_S)
-        if size:
-            with disk.open("rb") as file:
-                while chunk := await asyncio.to_thread(file.read, CHUNK):
-                    writer.write(chunk)
-                    await asyncio.wait_for(writer.drain(), FINISH_S)
-        await hear(reader, Said, "that it has the root disk", within_s=WRITTEN_S)
-    except TimeoutError as error:
-        raise LaunchFailed(f"the other host's agent took nothing of the root disk for {FINISH_S:.0f} s") from error
-    finally:
-        writer.close()
 
 
 class Meeting:
@@ -321,144 +277,3 @@ async def end_receiving(guest: Guest) -> None:
     if guest.meta.order.disk_gb:
         with contextlib.suppress(QmpError):  # it was stopped before, or did not come
             await guest.qmp.execute("nbd-server-stop")
-
-
-class Sending:
-    """A guest's memory on its way to another host, by a task that leaves nothing of it where it fails.
-
-    source: the meeting. is_over: it ends, or has ended, without success.
-    """
-
-    def __init__(self, guest: Guest, source: MemorySource, tls: Contexts | None = None) -> None:
-        self.source = source
-        self.guest = guest
-        self._tls = tls
-        self._begun, self._near, self._last = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.is_over = self._mirrors = self._hurries = False
-        self._relays: set[asyncio.Task[Any]] = set()
-        self._listening: asyncio.Task[None] | None = None
-        self._control: Streams | None = None
-        self._failure: BaseException | None = None
-        self._task = asyncio.create_task(self._run())
-
-    async def wait_begun(self) -> None:
-        """Wait until memory is copied; its disk is by then, where it must be. Raises LaunchFailed."""
-        await self._wait(self._begun)
-
-    async def wait_near(self) -> None:
-        """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
-        await self._wait(self._near)
-
-    async def finish(self) -> None:
-        """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed."""
-        self._last.set()
-        await self._wait(asyncio.Event())
-
-    async def cancel(self) -> None:
-        """Leave nothing of it; the guest is as it was.
-
-        It is done once, and whoever asks waits for that: done again, it would end the guest's next migration.
-        """
-        if not self.is_over:
-            self.is_over = True  # R53
-            self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def _wait(self, event: asyncio.Event) -> None:
-        """Wait for an event of the task, or its end. Raises LaunchFailed where it fails first."""
-        waiting = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if isinstance(self._failure, asyncio.CancelledError):
-            raise LaunchFailed("the migration was ended before the memory was copied")
-        if self._failure is not None:
-            raise self._failure
-
-    async def _run(self) -> None:
-        try:
-            await self._copy()
-        except BaseException as error:  # whoever waits raises it
-            self._failure, self.is_over = error, True
-            self._close()  # first: QEMU ends nothing that waits for the other end
-            await end_leftovers(self.guest)
-        finally:
-            self._close()
-
-    async def _copy(self) -> None:
-        """Copy, hold what is left until the last of it is to be sent, and send that. Raises LaunchFailed."""
-        reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
-        async with self.guest.plugging:  # what is plugged is said, and stays so
-            await self._begin(reader, writer)
-        self._begun.set()
-        self._listening = asyncio.create_task(self._listen(reader))
-        await wait_copied(self._keep_rate, "memory")
-        say(writer, Said(near=True))
-        self._near.set()
-        while not self._last.is_set():
-            await self._keep_rate()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._last.wait(), LOOK_S)
-        await self._send_last()
-
-    async def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        guest, order = self.guest, self.guest.meta.order
-        await guest.note_plugs()
-        say(writer, Offer(machine=guest.meta.machine, disk_gb=order.disk_gb, plugs=guest.meta.plugs))
-        answer: Said = await hear(reader, Said, "that it takes the guest", within_s=READY_S)
-        if not answer.ready:
-            raise LaunchFailed(f"the server cannot be migrated live: {answer.refused}")
-        await end_leftovers(guest)
-        self._mirrors = bool(order.disk_gb) and not answer.has_disk
-        if self._mirrors:
-            await self._open(DISK)
-            await mirror_disk(guest, DISK)
-        await self._open(MEMORY)
-        await guest.begin_migration(f"fd:{MEMORY}", pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
-
-    async def _keep_rate(self) -> int | None:
-        """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
-        migration = await self.guest.find_migration()
-        if self._mirrors:
-            await check_mirror(self.guest)
-        ram = migration.get("ram", {})
-        sent: int = ram.get("transferred", 0)
-        if migration.get("status") == "active" and sent:
-            await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
-        is_near = sent and (self._hurries or self._last.is_set() or ram["remaining"] <= 2 * BOUND)
-        return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
-
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Take note that the destination is told to hurry."""
-        with contextlib.suppress(LaunchFailed):
-            answer: Said = await hear(reader, Said, "that it hurries", within_s=None)
-            self._hurries = answer.hurry
-
-    async def _send_last(self) -> None:
-        qmp = self.guest.qmp
-        await qmp.execute("stop")
-        if self._mirrors:
-            await end_mirror(self.guest)
-        await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
-        if await self.guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
-            await qmp.execute("migrate-continue", state="pre-switchover")
-            await self.guest.wait_migration("completed", within_s=FINISH_S)
-        if self._relays:
-            await asyncio.wait(self._relays, timeout=LINE_S)
-
-    def _close(self) -> None:
-        for task in self._relays:
-            task.cancel()
-        if self._listening is not None:
-            self._listening.cancel()
-        if self._control is not None:
-            self._control[1].close()
-
-    async def _open(self, channel: str) -> None:
-        """Give QEMU a stream to the destination, as an open file that it calls by the channel's name."""
-        far = await connect(self.source, channel, self._tls)
-        own, qemus = socket.socketpair()
-        with qemus:
-            self._relays.add(asyncio.create_task(relay(await asyncio.open_connection(sock=own), far)))
-            await self.guest.qmp.send_file(channel, qemus.fileno())

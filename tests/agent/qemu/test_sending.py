@@ -14,12 +14,12 @@ from tests.agent.qemu.test_moves import OFFER, point
 from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.qemu import mirror as mirroring
+from roost.agent.drivers.qemu import sending as sends
 from roost.agent.drivers.qemu.command import GuestFiles
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
-from roost.agent.drivers.qemu.mirror import end_mirror, mirror_disk
-from roost.agent.drivers.qemu.moves import DISK, MEMORY, Meeting, Said, Sending
+from roost.agent.drivers.qemu.moves import DISK, MEMORY, Meeting, Said
 from roost.agent.drivers.qemu.qmp import Qmp
+from roost.agent.drivers.qemu.sending import Sending, end_mirror, mirror_disk
 
 READY = {"status": "ready", "ready": True}
 WHOLE = {"status": "concluded", "ready": False}
@@ -106,7 +106,7 @@ async def test_a_copy_that_stands_still_is_given_up(tmp_path: Path, monkeypatch:
                 self.job = {**self.job, "offset": self.job["offset"] + 1024}
             return told
 
-    monkeypatch.setattr(mirroring, "STALL_S", 0.2)
+    monkeypatch.setattr(sends, "STALL_S", 0.2)
     async with guest_of(tmp_path, SlowQemu()) as (guest, _):
         with pytest.raises(LaunchFailed, match="the root disk was not copied: for 0 s there were 4096 bytes of it"):
             await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
@@ -129,7 +129,7 @@ async def test_a_copy_whose_zeros_take_long_goes_on(tmp_path: Path, monkeypatch:
                 self.job = {"status": "running", "ready": False, "offset": 0}
             return told
 
-    monkeypatch.setattr(mirroring, "STALL_S", 0.2)
+    monkeypatch.setattr(sends, "STALL_S", 0.2)
     async with guest_of(tmp_path, ZeroingQemu()) as (guest, _):
         await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
 
@@ -231,7 +231,7 @@ class WaitingQemu(Qemu):
 
 
 async def test_a_copy_that_does_not_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirroring, "END_S", 0.1)
+    monkeypatch.setattr(sends, "END_S", 0.1)
     async with guest_of(tmp_path, WaitingQemu(job=READY)) as (guest, _):
         with pytest.raises(LaunchFailed, match="the root disk's copy did not end within 0 s: it is ready"):
             await asyncio.wait_for(end_mirror(guest), 5)
