@@ -122,6 +122,25 @@ async def test_a_token_is_good_for_one_meeting_and_each_stream_for_once(tmp_path
     server.close()
 
 
+async def test_strangers_that_say_nothing_keep_no_agent_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would hold a file of the agent's for a while: the oldest of too many are closed."""
+    monkeypatch.setattr("roost.agent.drivers.qemu.moves.STRANGERS_MAX", 3)
+    async with point() as (_, source, meeting):
+        host, _, port = source.address.rpartition(":")
+        strangers = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+        for reader, _ in strangers[:2]:
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+        async with connection(source, CONTROL) as (reader, writer):
+            say(writer, OFFER)
+            assert await asyncio.wait_for(meeting.wait_offer(), 5) == OFFER
+            strangers += [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+            meeting.answer(Said(ready=True))
+            assert await hear(reader, Said, "that it takes the guest", within_s=5) == Said(ready=True)
+        for _, writer in strangers:
+            writer.close()
+
+
 @pytest.mark.parametrize(
     ("address", "host"), [("127.0.0.1", "127.0.0.1:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]", "[::1]:")]
 )

@@ -34,6 +34,8 @@ MEET_S = 120.0
 FINISH_S = 60.0
 CHUNK = 1 << 18
 TOKEN_BYTES = 32
+STRANGERS_MAX = 256
+"""Connections at once that have not said who they are: of more the oldest is closed, since an agent says so at once."""
 
 log = structlog.get_logger()
 
@@ -209,10 +211,15 @@ class MeetingPoint:
         self._host, self._port = (host, int(port)) if colon and not address.endswith("]") else (address, 0)
         self._server: asyncio.Server | None = None
         self._meetings: dict[GuestKey, Meeting] = {}
+        self._strangers: dict[asyncio.StreamWriter, None] = {}
 
     async def open(self) -> None:
         """Listen. Raises OSError."""
-        self._server = await asyncio.start_server(self._take, self._host.strip("[]"), self._port, ssl=self._tls)
+        host, tls = self._host.strip("[]"), self._tls
+        handshake_s = LINE_S if tls else None
+        self._server = await asyncio.start_server(
+            self._take, host, self._port, ssl=tls, ssl_handshake_timeout=handshake_s
+        )
         self._port = self._server.sockets[0].getsockname()[1]
 
     def expect(self, key: GuestKey) -> MemorySource:
@@ -235,7 +242,7 @@ class MeetingPoint:
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection from whoever has a token."""
         try:
-            hello: Hello = await hear(reader, Hello, "who it is", within_s=LINE_S)
+            hello = await self._greet(reader, writer)
             token = hello.token.encode()
             meetings = [item for item in self._meetings.values() if secrets.compare_digest(item.token.encode(), token)]
             if meetings and hello.channel == CONTROL and meetings[0].meet((reader, writer)):
@@ -248,6 +255,19 @@ class MeetingPoint:
         except (LaunchFailed, OSError) as error:
             log.warning("a stream of a live migration ends", error=str(error))
         writer.close()
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Hello:
+        """Return who it is. Raises LaunchFailed."""
+        self._strangers[writer] = None
+        if len(self._strangers) > STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.transport.abort()
+        try:
+            hello: Hello = await hear(reader, Hello, "who it is", within_s=LINE_S)
+            return hello
+        finally:
+            self._strangers.pop(writer, None)
 
     async def close(self) -> None:
         """Listen no more."""
