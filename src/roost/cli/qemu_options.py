@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 ACCOUNT_NAME = re.compile(r"[1-9][0-9]{0,8}|[a-z_][a-z0-9_-]{0,31}")
 ACCELS = ("auto", "kvm", "tcg")
+FOLDER_S = 10.0
+"""How long a server of shared disks has to answer."""
 
 Bridges = Annotated[
     list[str] | None,
@@ -97,9 +100,24 @@ def read_host(words: Mapping[str, Any]) -> "HostAsked":
         cpu=words["cpu"],
         migrate_listen=words["migrate_listen"] or _address_towards(words["api"] or ""),
         account=account,
-        disks=words["disks"],
+        disks=read_disks(words),
         tls=peer_contexts(*files) if len(files) == 3 else None,
     )
+
+
+def read_disks(words: Mapping[str, Any]) -> Path | None:
+    """Return the folder of disks that hosts share, None for this host's own. Raises BadRequest where it is away.
+
+    Whoever looks into it then waits until its server is back, and says nothing meanwhile.
+    """
+    folder: Path | None = words["disks"]
+    if folder is not None:
+        looking = threading.Thread(target=folder.exists, daemon=True)  # the command ends without it
+        looking.start()
+        looking.join(FOLDER_S)
+        if looking.is_alive():
+            raise BadRequest(f"--disks {folder}: it does not answer within {FOLDER_S:.0f} s; is its server away?")
+    return folder
 
 
 def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
@@ -110,7 +128,7 @@ def read_machine(words: Mapping[str, Any], state: Path) -> "HostReport":
         raise BadRequest("--driver qemu serves one host, this machine: expected --host, once")
     if words["physical_network"]:
         raise BadRequest("--physical-network: --driver qemu reaches those of --bridge PHYSNET=BRIDGE")
-    disks = (words["disks"] or state).absolute()
+    disks = (read_disks(words) or state).absolute()
     folder = next(path for path in (disks, *disks.parents) if path.exists())
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return HostReport(

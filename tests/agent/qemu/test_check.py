@@ -1,5 +1,7 @@
 """What is said of a machine."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,19 @@ def test_this_machine_is_the_host() -> None:
 def test_only_one_host_is_this_machine(words: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         read_machine(OPTIONS | words, Path("agent"))
+
+
+@pytest.mark.parametrize("read", [read_host, lambda words: read_machine(words, Path("agent"))])
+def test_a_folder_of_disks_whose_server_is_away_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[dict[str, Any]], Any]
+) -> None:
+    is_back, exists = threading.Event(), Path.exists
+    monkeypatch.setattr("roost.cli.qemu_options.FOLDER_S", 0.05)
+    monkeypatch.setattr(Path, "exists", lambda path: (path == tmp_path and is_back.wait(10)) or exists(path))
+    with pytest.raises(BadRequest, match=f"--disks {tmp_path}: it does not answer within 0 s; is its server away?"):
+        read(OPTIONS | {"disks": tmp_path})
+    is_back.set()
+    read(OPTIONS | {"disks": tmp_path})
 
 
 @pytest.mark.parametrize(
