@@ -15,15 +15,15 @@ from tests.agent.qemu.test_qmp import monitor
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import ProgramFailed
-from roost.agent.drivers.qemu import finding
+from roost.agent.drivers.qemu import upkeep
 from roost.agent.drivers.qemu.command import GuestFiles, Machine
 from roost.agent.drivers.qemu.driver import QemuDriver, QemuOptions
-from roost.agent.drivers.qemu.finding import find_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.moves import CONTROL, MeetingPoint, Offer, Said, connect, hear, say
 from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.agent.drivers.qemu.qmp import QmpError
+from roost.agent.drivers.qemu.upkeep import find_guest
 from roost.agent.lease import now_s
 from roost.seams.guests import MemorySource
 
@@ -132,7 +132,7 @@ async def test_what_an_agent_finds_half_made_takes_no_others_nics_down(
             await asyncio.sleep(0)
         return "running"
 
-    monkeypatch.setattr(finding, "find_status", ask)
+    monkeypatch.setattr(upkeep, "find_status", ask)
     await driver.open()
     await driver.close()
     assert not half.files.folder.exists()
@@ -149,7 +149,7 @@ async def test_one_guest_that_cannot_be_ended_keeps_no_other_from_being_found(
     Guest(half, driver._files(half.order.server_id), (), driver._look).keep(half)
     driver._guests.clear()
     monkeypatch.setattr(Guest, "kill", AsyncMock(side_effect=ProgramFailed("process 7 did not end")))
-    monkeypatch.setattr(finding, "find_status", AsyncMock(return_value="running"))
+    monkeypatch.setattr(upkeep, "find_status", AsyncMock(return_value="running"))
     with capture_logs() as logs:
         await driver.open()
     assert [guest.server_id for guest in driver.list_guests()] == [SERVER_ID]

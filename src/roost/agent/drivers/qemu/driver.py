@@ -21,7 +21,6 @@ from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers.programs import run_program
 from roost.agent.drivers.qemu.command import PROGRAM, Account, GuestFiles, Machine, find_misfit
 from roost.agent.drivers.qemu.disks import Disks
-from roost.agent.drivers.qemu.finding import find_again, find_guest, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta, failing_plainly
 from roost.agent.drivers.qemu.host_network import HostNetwork
 from roost.agent.drivers.qemu.image import ensure_image
@@ -29,7 +28,7 @@ from roost.agent.drivers.qemu.moves import Contexts, MeetingPoint, end_receiving
 from roost.agent.drivers.qemu.nics import NicPlan, check_bridges, plan_nics
 from roost.agent.drivers.qemu.plugs import replug
 from roost.agent.drivers.qemu.sending import Sending, send_disk
-from roost.agent.drivers.qemu.upkeep import keep_up
+from roost.agent.drivers.qemu.upkeep import find_guest, keep_up, read_guest, settle_guest
 from roost.agent.drivers.state import AgentState, write_whole
 from roost.platform.crash import crash_point
 from roost.platform.errors import reason_of
@@ -228,7 +227,6 @@ class QemuDriver(AgentState):
         check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image()
-        await self._network.apply(guest.nics)
         try:
             await guest.start(image, self._options.account, waits_for_memory=suspended)
             crash_point("guest.after-start")
@@ -253,7 +251,9 @@ class QemuDriver(AgentState):
     async def change(self, order: GuestOrder) -> None:
         """Bring the guest into another state, or have its memory sent. Raises LaunchFailed."""
         guest = self._guests[order.key]
-        await find_again(guest, self._find, desired=order.desired)
+        is_silent = guest.is_silent and guest.meta.state in NICS_UP and guest.find_process() is not None
+        if is_silent and not await self._find(guest) and order.desired != "stopped":
+            raise LaunchFailed("the guest's QEMU runs and does not answer: the guest stays as it is until it does")
         with failing_plainly(), guest.at_work():
             await self._carry_out(guest, order)
             guest.keep(replace(guest.meta, order=order))

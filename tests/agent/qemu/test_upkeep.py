@@ -8,8 +8,8 @@ from tests.agent.qemu.orders import make_order
 
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.command import GuestFiles, Machine
-from roost.agent.drivers.qemu.finding import UNKNOWN, find_status, read_guest, settle_guest
 from roost.agent.drivers.qemu.guest import Guest, GuestMeta
+from roost.agent.drivers.qemu.upkeep import UNKNOWN, find_status, read_guest, settle_guest
 
 MACHINE = Machine(accel="tcg", type="pc-q35-7.2", cpu="qemu64", cpu_name="qemu64")
 
