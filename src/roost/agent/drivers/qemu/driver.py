@@ -394,7 +394,7 @@ class QemuDriver(AgentState):
             await self._go_on(guest, guest.meta.state)
             raise
         self._keep(guest, state="stopped", leaving=True)
-        del self._sendings[guest.meta.order.key]
+        self._sendings.pop(guest.meta.order.key, None)
 
     async def _forget_sending(self, key: GuestKey) -> None:
         if (sending := self._sendings.get(key)) is not None:
