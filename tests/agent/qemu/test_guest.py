@@ -31,7 +31,7 @@ class ScriptedGuest(Guest):
         self._io_status = io_status
         self.halted = True
 
-    async def execute(self, command: str, **_arguments: Any) -> Any:
+    async def execute(self, command: str, *_arguments: Any) -> Any:
         if command == "cont":
             self._note_event({"event": "RESUME"})
         elif command == "announce-self" and self._halts_again:

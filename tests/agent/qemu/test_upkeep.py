@@ -23,7 +23,7 @@ class ScriptedGuest(Guest):
         self._qmp = self  # type: ignore[assignment]
         self.is_open = True
 
-    async def execute(self, command: str, **_arguments: Any) -> Any:
+    async def execute(self, command: str, *_arguments: Any) -> Any:
         self.asked_for.append(command)
         return {}
 

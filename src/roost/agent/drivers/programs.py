@@ -32,11 +32,10 @@ class ProgramFailed(RoostError, LaunchFailed):
 async def run_program(
     *arguments: str,
     text: str = "",
-    fds: Sequence[int] = (),
     timeout_s: float = PROGRAM_S,
     directory: Path | None = None,
 ) -> str:
-    """Return what the program printed. text: its input. fds: files that it has open under the same numbers.
+    """Return what the program printed. text: its input.
 
     Its ends are files and no pipes, which a daemon that it leaves behind would keep open. Raises ProgramFailed.
     """
@@ -53,7 +52,6 @@ async def run_program(
                 stdin=input_file,
                 stdout=output_file,
                 stderr=errors,
-                pass_fds=tuple(fds),
                 env={**os.environ, "LC_ALL": "C", "PATH": search_path()},
                 cwd=directory,
             )

@@ -227,7 +227,7 @@ class Guest:
         """Have it run. Raises LaunchFailed, also where its disk halts it again, as it had before."""
         was_halted = self.meta.state == "paused" and (await self.qmp.execute("query-status"))["status"] == "io-error"
         await self.qmp.execute("cont")
-        await self.qmp.execute("announce-self", initial=50, max=550, rounds=5, step=100)
+        await self.qmp.execute("announce-self", {"initial": 50, "max": 550, "rounds": 5, "step": 100})
         deadline_s = time.monotonic() + RETRY_S
         while was_halted and time.monotonic() < deadline_s:
             if self.halted:
@@ -260,7 +260,7 @@ class Guest:
 
     async def list_devices(self) -> set[str]:
         """Return the ids of its QEMU's devices. Raises LaunchFailed."""
-        return {item["name"] for item in await self.qmp.execute("qom-list", path="/machine/peripheral")}
+        return {item["name"] for item in await self.qmp.execute("qom-list", {"path": "/machine/peripheral"})}
 
     async def note_plugs(self) -> None:
         """Write which NICs it has, before its memory moves: it may have let some go since. Raises as list_devices."""
@@ -274,7 +274,7 @@ class Guest:
         try:
             with half.open("wb") as file:
                 await self.qmp.send_file("memory", file.fileno())
-            await self.begin_migration("fd:memory", pauses=False, max_bandwidth=RATE_MOST)
+            await self.begin_migration("fd:memory", {"max-bandwidth": RATE_MOST}, pauses=False)
             await self.wait_migration("completed", within_s=MEMORY_S)
         except BaseException:
             await self.cancel_migration()
@@ -287,15 +287,15 @@ class Guest:
         """Have the guest be what its file has. Raises LaunchFailed."""
         with self.files.memory.open("rb") as file:
             await self.qmp.send_file("memory", file.fileno())
-            await self.qmp.execute("migrate-incoming", uri="fd:memory")
+            await self.qmp.execute("migrate-incoming", {"uri": "fd:memory"})
             await self.wait_migration("completed", within_s=MEMORY_S)
 
-    async def begin_migration(self, uri: str, *, pauses: bool, **parameters: Any) -> None:
+    async def begin_migration(self, uri: str, parameters: Mapping[str, int], *, pauses: bool) -> None:
         """Have its QEMU begin to send its memory; with `pauses`, it waits before the end. Raises LaunchFailed."""
         capability = {"capability": "pause-before-switchover", "state": pauses}
-        await self.qmp.execute("migrate-set-capabilities", capabilities=[capability])
-        await self.qmp.execute("migrate-set-parameters", **parameters)
-        await self.qmp.execute("migrate", uri=uri)
+        await self.qmp.execute("migrate-set-capabilities", {"capabilities": [capability]})
+        await self.qmp.execute("migrate-set-parameters", parameters)
+        await self.qmp.execute("migrate", {"uri": uri})
 
     async def cancel_migration(self) -> None:
         """Have its QEMU write and send no memory, so far as it answers: what goes on would halt the guest later."""
@@ -325,7 +325,7 @@ class Guest:
 
         Raises LaunchFailed.
         """
-        text = await self.qmp.execute("ringbuf-read", device="console", size=CONSOLE_BYTES, format="base64")
+        text = await self.qmp.execute("ringbuf-read", {"device": "console", "size": CONSOLE_BYTES, "format": "base64"})
         try:
             if text:
                 append_ring(self.files.console, base64.b64decode(text), CONSOLE_BYTES)

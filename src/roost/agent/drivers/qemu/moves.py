@@ -283,10 +283,12 @@ async def prepare_receiving(guest: Guest, meeting: Meeting, *, has_disk: bool) -
     for path in (memory, disk):
         path.unlink(missing_ok=True)
     if guest.meta.order.disk_gb and not has_disk:
-        await guest.qmp.execute("nbd-server-start", addr={"type": "unix", "data": {"path": str(disk)}})
-        await guest.qmp.execute("block-export-add", type="nbd", id="far", node_name="disk", name="disk", writable=True)
+        await guest.qmp.execute("nbd-server-start", {"addr": {"type": "unix", "data": {"path": str(disk)}}})
+        await guest.qmp.execute(
+            "block-export-add", {"type": "nbd", "id": "far", "node-name": "disk", "name": "disk", "writable": True}
+        )
         meeting.sockets[DISK] = disk
-    await guest.qmp.execute("migrate-incoming", uri=f"unix:{memory}")
+    await guest.qmp.execute("migrate-incoming", {"uri": f"unix:{memory}"})
     meeting.sockets[MEMORY] = memory
     meeting.answer(Said(ready=True, has_disk=has_disk))
 

@@ -51,7 +51,7 @@ async def _unplug(guest: Guest, gone: Sequence[Plug]) -> list[Plug]:
     for command in ("netdev_del", "device_del"):
         for plug in gone:
             with contextlib.suppress(QmpError):  # it is gone, or was asked to go, or its slot cannot lose it
-                await guest.qmp.execute(command, id=plug.tap if command == "netdev_del" else plug.device)
+                await guest.qmp.execute(command, {"id": plug.tap if command == "netdev_del" else plug.device})
     deadline_s = asyncio.get_running_loop().time() + UNPLUG_S
     while True:
         devices = await guest.list_devices()
@@ -69,9 +69,9 @@ async def _plug(guest: Guest, plug: Plug) -> None:
     if plug.slot >= NICS_SPARE:
         raise LaunchFailed(f"the guest can have no more NICs while it runs: it has {NICS_SPARE} slots")
     with contextlib.suppress(QmpError):  # what an agent left that died here
-        await guest.qmp.execute("netdev_del", id=plug.tap)
+        await guest.qmp.execute("netdev_del", {"id": plug.tap})
     with open_taps([plug.tap]) as (fd,):
         await run_ip([tap_command(nic, up=guest.nics_up) for nic in guest.nics if nic.tap == plug.tap])
         await guest.qmp.send_file(plug.tap, fd)
-        await guest.qmp.execute("netdev_add", type="tap", id=plug.tap, fd=plug.tap)
-    await guest.qmp.execute("device_add", properties=nic_device(plug))
+        await guest.qmp.execute("netdev_add", {"type": "tap", "id": plug.tap, "fd": plug.tap})
+    await guest.qmp.execute("device_add", nic_device(plug))

@@ -69,24 +69,16 @@ class Qmp:
     async def execute(
         self,
         command: str,
+        arguments: Mapping[str, Any] | None = None,
         *,
         fds: Sequence[int] = (),
         timeout_s: float = ANSWER_S,
-        properties: Mapping[str, Any] | None = None,
-        **arguments: Any,
     ) -> Any:
-        """Return what QEMU returns. fds: files that go with the command. Raises QmpError.
-
-        An underscore at an argument's end is dropped, and those within are dashes. properties: arguments whose names
-        are as they are.
-        """
+        """Return what QEMU returns. fds: files that go with the command. Raises QmpError."""
         if not self.is_open:
             raise QmpError("the connection to QEMU is closed")
         number = next(self._ids)
-        body: dict[str, Any] = {"execute": command, "id": number}
-        if arguments or properties:
-            named = {name.rstrip("_").replace("_", "-"): value for name, value in arguments.items()}
-            body["arguments"] = {**named, **(properties or {})}
+        body = {"execute": command, "arguments": arguments or {}, "id": number}
         answered = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
@@ -101,7 +93,7 @@ class Qmp:
 
     async def send_file(self, name: str, fd: int) -> None:
         """Give QEMU an open file, which a later command calls by that name. Raises QmpError."""
-        await self.execute("getfd", fds=(fd,), fdname=name)
+        await self.execute("getfd", {"fdname": name}, fds=(fd,))
 
     async def _send(self, line: bytes, fds: Sequence[int]) -> None:
         async with self._sending:

@@ -139,7 +139,7 @@ class Sending:
             await self._open(DISK)
             await mirror_disk(guest, DISK)
         await self._open(MEMORY)
-        await guest.begin_migration(f"fd:{MEMORY}", pauses=True, max_bandwidth=RATE_LEAST, downtime_limit=1)
+        await guest.begin_migration(f"fd:{MEMORY}", {"max-bandwidth": RATE_LEAST, "downtime-limit": 1}, pauses=True)
 
     async def _keep_rate(self) -> int | None:
         """Have the rate follow what is left; return how much was sent, None near the end. Raises LaunchFailed."""
@@ -149,7 +149,7 @@ class Sending:
         ram = migration.get("ram", {})
         sent: int = ram.get("transferred", 0)
         if migration.get("status") == "active" and sent:
-            await self.guest.qmp.execute("migrate-set-parameters", max_bandwidth=rate_of(ram["remaining"]))
+            await self.guest.qmp.execute("migrate-set-parameters", {"max-bandwidth": rate_of(ram["remaining"])})
         is_near = sent and (self._hurries or self._last.is_set() or ram["remaining"] <= 2 * BOUND)
         return None if is_near or migration.get("status") in ("pre-switchover", "completed") else sent
 
@@ -164,9 +164,11 @@ class Sending:
         await qmp.execute("stop")
         if self._mirrors:
             await end_mirror(self.guest)
-        await qmp.execute("migrate-set-parameters", max_bandwidth=RATE_MOST, downtime_limit=int(FINISH_S) * 1000)
+        await qmp.execute(
+            "migrate-set-parameters", {"max-bandwidth": RATE_MOST, "downtime-limit": int(FINISH_S) * 1000}
+        )
         if await self.guest.wait_migration("pre-switchover", "completed", within_s=FINISH_S) == "pre-switchover":
-            await qmp.execute("migrate-continue", state="pre-switchover")
+            await qmp.execute("migrate-continue", {"state": "pre-switchover"})
             await self.guest.wait_migration("completed", within_s=FINISH_S)
         if self._relays:
             await asyncio.wait(self._relays, timeout=LINE_S)
@@ -226,10 +228,11 @@ async def mirror_disk(guest: Guest, stream: str) -> None:
     """Have the destination's disk be as this one, and stay so. stream: to it, as QEMU calls it. Raises LaunchFailed."""
     server = {"type": "fd", "str": stream}
     await guest.qmp.execute(
-        "blockdev-add", driver="nbd", node_name="far", server=server, export="disk", discard="unmap"
+        "blockdev-add", {"driver": "nbd", "node-name": "far", "server": server, "export": "disk", "discard": "unmap"}
     )
     await guest.qmp.execute(
-        "blockdev-mirror", job_id="mirror", device="disk", target="far", sync="full", auto_dismiss=False
+        "blockdev-mirror",
+        {"job-id": "mirror", "device": "disk", "target": "far", "sync": "full", "auto-dismiss": False},
     )
     await wait_copied(partial(check_mirror, guest), "root disk")
 
@@ -245,7 +248,7 @@ async def check_mirror(guest: Guest) -> int | None:
     if job["ready"]:
         return None
     # The job does not count the zeros, which go first.
-    nodes = await guest.qmp.execute("query-blockstats", query_nodes=True)
+    nodes = await guest.qmp.execute("query-blockstats", {"query-nodes": True})
     zeros: int = sum(node["stats"]["wr_highest_offset"] for node in nodes if node.get("node-name") == "far")
     return int(job["offset"]) + zeros
 
@@ -271,14 +274,14 @@ async def end_mirror(guest: Guest, *, force: bool = False) -> None:
     """
     deadline_s = time.monotonic() + END_S
     with contextlib.suppress(QmpError):  # it is over, by itself
-        await guest.qmp.execute("block-job-cancel", device="mirror", force=force)
+        await guest.qmp.execute("block-job-cancel", {"device": "mirror", "force": force})
     while (job := await _find_job(guest)) is not None and job["status"] != "concluded":
         if time.monotonic() > deadline_s:
             raise LaunchFailed(f"the root disk's copy did not end within {END_S:.0f} s: it is {job['status']}")
         await asyncio.sleep(LOOK_S)
     if job is not None:
-        await guest.qmp.execute("job-dismiss", id_="mirror")
-    await guest.qmp.execute("blockdev-del", node_name="far")
+        await guest.qmp.execute("job-dismiss", {"id": "mirror"})
+    await guest.qmp.execute("blockdev-del", {"node-name": "far"})
     if not force and (job is None or "error" in job):
         raise _not_copied(job)
 
