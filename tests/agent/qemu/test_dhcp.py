@@ -15,7 +15,7 @@ from tests.agent.qemu.site import PATH, skip_for
 
 from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu.dhcp import Dhcp, SegmentFiles, namespace_script, render_configuration, render_hosts
-from roost.agent.drivers.qemu.nics import NicPlan, SegmentPlan, plan_nics
+from roost.agent.drivers.qemu.nics import NicPlan, plan_nics
 from roost.seams.guests import NicSegment, NicSubnet, Route
 
 FILES = SegmentFiles(Path("/state/segments/x"))
@@ -184,10 +184,13 @@ class HalfBroken(Dhcp):
         self.broken = broken
         self.served: list[str] = []
 
-    async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
-        if segment.bridge in self.broken:
-            raise self.broken[segment.bridge]
-        self.served.append(segment.bridge)
+    async def _serve(self, key: str, nics: Sequence[NicPlan]) -> None:
+        if not nics:
+            return await super()._serve(key, nics)
+        bridge = nics[0].segment.bridge
+        if bridge in self.broken:
+            raise self.broken[bridge]
+        self.served.append(bridge)
 
 
 @pytest.mark.parametrize("failure", [ProgramFailed("dnsmasq: no"), OSError(28, "full")])
@@ -202,11 +205,11 @@ def test_a_segment_that_fails_is_raised_for_whom_it_is_needed_and_logged_for_oth
     dhcp = HalfBroken(tmp_path / "segments", {"br0": failure})
     with capture_logs() as logs:
         asyncio.run(dhcp.apply([bad, fine, other], needed={fine.segment}))
-    assert dhcp.served == ["br1", "br2"]
+    assert dhcp.served == ["br2", "br1"], "what is needed comes last"
     assert [line["event"] for line in logs] == ["a segment's DHCP is not as it should be"]
     with pytest.raises(type(failure)):
         asyncio.run(dhcp.apply([bad, fine, other], needed={bad.segment}))
-    assert dhcp.served == ["br1", "br2"] * 2, "the others first"
+    assert dhcp.served == ["br2", "br1", "br1", "br2"], "the others first"
 
 
 def test_a_segment_without_a_guest_whose_files_stay_keeps_no_other_from_being_served(tmp_path: Path) -> None:

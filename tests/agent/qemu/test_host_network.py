@@ -60,7 +60,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     present = ["br0", "br1", *(link for nic in (NIC, OTHER) for link in (nic.tap, nic.segment.interface))]
     monkeypatch.setattr(host_network.os, "listdir", lambda _path: present)
 
-    async def serve(_self: Dhcp, _segment: object, _nics: object) -> None:
+    async def serve(_self: Dhcp, _key: str, _nics: object) -> None:
         """Be there."""
 
     monkeypatch.setattr(Dhcp, "_serve", serve)

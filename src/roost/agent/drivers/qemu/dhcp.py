@@ -9,8 +9,7 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Network, ip_address, ip_network
 from itertools import accumulate
 from pathlib import Path
@@ -21,7 +20,6 @@ from roost.agent.drivers.programs import ProgramFailed, end_process, find_proces
 from roost.agent.drivers.qemu.nics import MTU_USUAL, NicPlan, SegmentPlan
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
-from roost.platform.grouping import grouped
 from roost.seams.guests import NicSubnet, Route
 
 INTERFACE = "eth0"
@@ -177,37 +175,36 @@ class Dhcp:
     async def apply(self, nics: Sequence[NicPlan], *, needed: Collection[SegmentPlan] = ()) -> None:
         """Have exactly those segments served that have guests here, and each know exactly its guests.
 
-        What fails for one segment is logged, and all else is done; where that one is needed, it is raised afterwards:
+        What fails for one segment is logged, and those that are needed come last: what fails there is raised,
         ProgramFailed, OSError.
         """
-        nics_by_segment = grouped((nic.segment, nic) for nic in nics)
-        keys = {segment.key for segment in nics_by_segment}
-        folders = list(self._folder.iterdir()) if self._folder.exists() else []
-        steps: list[tuple[SegmentPlan | None, Callable[[], Awaitable[None]]]] = [
-            *((None, partial(self._stop, SegmentFiles(folder))) for folder in folders if folder.name not in keys),
-            *((segment, partial(self._serve, segment, own)) for segment, own in nics_by_segment.items()),
-        ]
-        failures: list[ProgramFailed | OSError] = []
-        for segment, step in steps:
+        nics_by_key: dict[str, list[NicPlan]] = {folder.name: [] for folder in self._folder.glob("*")}
+        for nic in nics:
+            nics_by_key.setdefault(nic.segment.key, []).append(nic)
+        keys_needed = {segment.key for segment in needed}
+        for key in sorted(nics_by_key, key=lambda key: key in keys_needed):
             try:
-                await step()
+                await self._serve(key, nics_by_key[key])
             except (ProgramFailed, OSError) as error:
-                if segment in needed:
-                    failures.append(error)
-                else:
-                    key = segment.key if segment else "one that has no guest"
-                    log.error("a segment's DHCP is not as it should be", segment=key, error=reason_of(error))
-        if failures:
-            raise failures[0]
+                if key in keys_needed:
+                    raise
+                log.error("a segment's DHCP is not as it should be", segment=key, error=reason_of(error))
 
-    async def _serve(self, segment: SegmentPlan, nics: Sequence[NicPlan]) -> None:
-        files = SegmentFiles(self._folder / segment.key)
+    async def _serve(self, key: str, nics: Sequence[NicPlan]) -> None:
+        """Have a segment's dnsmasq know these, or be gone with its files where there are none."""
+        files = SegmentFiles(self._folder / key)
+        pid = self._find(files)
+        if not nics:
+            if pid is not None:
+                await end_process(pid)
+            for path in files.folder.iterdir():
+                path.unlink()
+            return files.folder.rmdir()
         texts: Mapping[Path, str] = {
             files.hosts: render_hosts(nics),
             files.configuration: render_configuration(nics, files),
         }
         changed = {path for path, text in texts.items() if not path.exists() or path.read_text() != text}
-        pid = self._find(files)
         if pid is not None and files.configuration in changed:
             await end_process(pid)  # and its namespace with it
             pid = None
@@ -216,27 +213,21 @@ class Dhcp:
             write_whole(path, texts[path].encode())
             path.chmod(0o644)
         if pid is None:
-            await self._start(segment, nics, files)
-        elif changed or segment.key not in self._known:  # of an agent before, which may have died in between
+            await self._start(nics, files)
+        elif changed or key not in self._known:  # of an agent before, which may have died in between
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)  # it forgets no host that is gone, otherwise
-        self._known.add(segment.key)
+        self._known.add(key)
 
     @staticmethod
-    async def _start(segment: SegmentPlan, nics: Sequence[NicPlan], files: SegmentFiles) -> None:
+    async def _start(nics: Sequence[NicPlan], files: SegmentFiles) -> None:
         """Start a dnsmasq in a new namespace, with a new cable; that of one that ends may be there still."""
+        interface = nics[0].segment.interface
         files.pid.unlink(missing_ok=True)
         with contextlib.suppress(ProgramFailed):  # there is none, or it goes by itself
-            await run_program("ip", "link", "delete", segment.interface)
-        script = namespace_script(nics, interface=segment.interface, pid=os.getpid(), configuration=files.configuration)
+            await run_program("ip", "link", "delete", interface)
+        script = namespace_script(nics, interface=interface, pid=os.getpid(), configuration=files.configuration)
         await run_program("unshare", "--net", "--", "sh", "-c", script)
-
-    async def _stop(self, files: SegmentFiles) -> None:
-        if (pid := self._find(files)) is not None:
-            await end_process(pid)
-        for path in files.folder.iterdir():
-            path.unlink()
-        files.folder.rmdir()
 
     @staticmethod
     def _find(files: SegmentFiles) -> int | None:
