@@ -69,10 +69,10 @@ async def test_a_disk_grows_with_no_more_rights_than_its_qemus(folder: Path, is_
     if is_broken_out:
         roots.chmod(0o600)
         with pytest.raises(ProgramFailed, match="Permission denied"):
-            await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
+            await disks.have(make_order(disk_gb=1, disk=DiskKept(host="h1")))
         assert roots.stat().st_size < GIB
     else:
-        assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1")))
+        assert await disks.have(make_order(disk_gb=1, disk=DiskKept(host="h1")))
         assert "virtual size: 1 GiB" in await run_program("qemu-img", "info", str(disk))
 
 
@@ -83,7 +83,7 @@ async def test_a_folder_whose_server_is_gone_holds_up_nobody_else(
     disks, is_asked, is_back = Disks(folder, "h2", ACCOUNT), threading.Event(), threading.Event()
     Disks(folder, "h1", ACCOUNT).path(SERVER_ID).touch()
     monkeypatch.setattr(Path, "hardlink_to", lambda _own, _path: [is_asked.set(), is_back.wait(10)])
-    launching = asyncio.create_task(disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1"))))
+    launching = asyncio.create_task(disks.have(make_order(disk_gb=1, disk=DiskKept(host="h1"))))
     while not is_asked.is_set():
         await asyncio.sleep(0.01)
     launching.cancel()
@@ -117,6 +117,6 @@ async def test_a_disk_that_another_host_just_named_is_found_on_nfs(
         (folder / "hidden").rename(disk)
 
     monkeypatch.setattr(Path, "touch", touch)
-    assert await disks.take_or_create(make_order(disk_gb=1, disk=DiskKept(host="h1", needed=False)))
+    assert await disks.have(make_order(disk_gb=1, disk=DiskKept(host="h1", needed=False)))
     assert disks.path(SERVER_ID).samefile(disk)
     assert names_in(folder) == [f"{SERVER_ID}.h1.qcow2", f"{SERVER_ID}.h2.qcow2"]

@@ -87,39 +87,31 @@ class Disks:
             return False
         return await _in_thread(self._find, order) is None
 
-    async def have(self, order: GuestOrder, point: MeetingPoint) -> None:
-        """Have the disk be what the order says: the one that goes on, from where it is, or a new one.
+    async def have(self, order: GuestOrder, point: MeetingPoint | None = None) -> bool:
+        """Have the disk be what the order says; return whether it was to be seen from here.
 
+        One that was not is sent to the point, if the guest goes on with it; else it is a new one.
         Raises LaunchFailed, OSError.
-        """
-        if await self.is_awaited(order):
-            if order.keeps_disk:
-                raise LaunchFailed("the server's root disk is not on this host any more: a rebuild begins it anew")
-            half = self._half(order.server_id)
-            has_disk = await point.get(order.key).receive_disk(half)
-            await _in_thread(self._give, half)
-            await (self._grow(half, order.disk_gb) if has_disk else self._create(half, order.disk_gb))
-            await _in_thread(self._finish, order.server_id)
-            point.forget(order.key)
-        else:
-            await self.take_or_create(order)
-
-    async def take_or_create(self, order: GuestOrder) -> bool:
-        """Have the disk that a guest goes on with, if it is to be seen from here, else a new one; return which.
-
-        Raises ProgramFailed, OSError.
         """
         if not order.disk_gb:
             return False
         own, path = self.path(order.server_id), await _in_thread(self._find, order)
-        if path is None:
-            await self._create(self._half(order.server_id), order.disk_gb)
-            await _in_thread(self._finish, order.server_id)
-            return False
-        if path != own:
-            await _in_thread(_replace, own, path)
-        await self._grow(own, order.disk_gb)
-        return True
+        if path is not None:
+            if path != own:
+                await _in_thread(_replace, own, path)
+            await self._grow(own, order.disk_gb)
+            return True
+        half, is_sent = self._half(order.server_id), False
+        if point is not None and order.disk is not None and order.disk.needed:
+            if order.keeps_disk:
+                raise LaunchFailed("the server's root disk is not on this host any more: a rebuild begins it anew")
+            is_sent = await point.get(order.key).receive_disk(half)
+            await _in_thread(self._give, half)
+        await (self._grow if is_sent else self._create)(half, order.disk_gb)
+        await _in_thread(self._finish, order.server_id)
+        if point is not None:
+            point.forget(order.key)
+        return False
 
     def delete(self, server_id: str) -> None:
         """Have no disk of the server for this host."""

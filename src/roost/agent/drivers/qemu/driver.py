@@ -363,7 +363,7 @@ class QemuDriver(AgentState):
                 raise LaunchFailed(misfit)
             guest.keep(replace(guest.meta, machine=offer.machine, plugs=offer.plugs))
             image = await ensure_image()
-            has_disk = await self._disks.take_or_create(order)
+            has_disk = await self._disks.have(order)
             await guest.start(image, self._options.account, waits_for_memory=True)
             await self._network.apply(guest.nics)
             await prepare_receiving(guest, meeting, has_disk=has_disk)
