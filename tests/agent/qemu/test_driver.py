@@ -207,7 +207,7 @@ async def test_what_a_guest_does_while_something_is_asked_of_it_is_seen_afterwar
 class SlowSending:
     """A copy of memory that takes its time to end."""
 
-    is_over = True
+    is_over = has_begun = True
 
     def __init__(self, guest: Guest) -> None:
         self.guest, self.ends = guest, asyncio.Event()
@@ -229,18 +229,14 @@ async def test_a_migration_begins_once_the_one_before_is_over(tmp_path: Path) ->
 
 
 class HeldSending(SlowSending):
-    """A copy of memory that does not come near its end. begins: once its disk is copied."""
+    """A copy of memory that does not come near its end. has_begun: its disk is copied."""
 
-    is_over = False
-    begins = asyncio.Event()
+    is_over = has_begun = False
 
     def __init__(self, guest: Guest, source: MemorySource, *_others: Any) -> None:
         super().__init__(guest)
         self.source = source
         self.ends.set()
-
-    async def wait_begun(self) -> None:
-        await self.begins.wait()
 
     async def wait_near(self) -> None:
         await asyncio.Event().wait()
@@ -253,11 +249,9 @@ async def test_a_stop_hands_over_the_memory_that_is_on_its_way_however_much_is_l
     driver = NotedDriver(tmp_path)
     handed_over: list[Any] = []
     monkeypatch.setattr("roost.agent.drivers.qemu.driver.Sending", HeldSending)
-    monkeypatch.setattr(HeldSending, "begins", asyncio.Event())
     monkeypatch.setattr(driver, "_hand_over", AsyncMock(side_effect=lambda _guest, sent: handed_over.append(sent)))
     meeting = MemorySource(address="h2:1", token="t")
-    if has_begun:
-        HeldSending.begins.set()
+    monkeypatch.setattr(HeldSending, "has_begun", has_begun)
     copying = asyncio.create_task(driver.change(make_order(meeting=meeting)))
     await asyncio.wait([copying], timeout=0.05)
     sending = driver._sendings[KEY]
@@ -270,7 +264,7 @@ async def test_a_stop_hands_over_the_memory_that_is_on_its_way_however_much_is_l
     else:
         with pytest.raises(LaunchFailed, match="on its way nowhere"):
             await stopping
-        assert handed_over == []
+        assert (handed_over, driver._sendings) == ([], {})
     for task in driver._tasks:
         task.cancel()
 

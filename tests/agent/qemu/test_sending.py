@@ -146,12 +146,17 @@ async def test_a_copy_that_fails_before_it_is_ready_is_told(tmp_path: Path) -> N
             await asyncio.wait_for(mirror_disk(guest, "nbd"), 5)
 
 
+async def begun(sending: Sending) -> None:
+    while not sending.has_begun:
+        await asyncio.sleep(0.01)
+
+
 @contextlib.asynccontextmanager
 async def held(folder: Path, qemu: Qemu) -> AsyncIterator[tuple[Sending, list[dict[str, Any]], Meeting]]:
     """Give a live migration whose copy is held, near its end, with what its QEMU heard, and where it is awaited."""
     async with guest_of(folder, qemu) as (guest, heard), point() as (_, source, meeting):
         sending = Sending(guest, source)
-        beginning = asyncio.create_task(sending.wait_begun())
+        beginning = asyncio.create_task(begun(sending))
         await meeting.wait_offer()
         meeting.answer(Said(ready=True))
         await asyncio.wait_for(beginning, 5)
@@ -260,7 +265,7 @@ async def test_a_copy_that_waits_for_the_other_end_is_cancelled(
     server = await asyncio.start_unix_server(say_nothing, tmp_path / "stuck")
     async with guest_of(tmp_path, qemu) as (guest, _), point() as (_, source, meeting):
         sending = Sending(guest, source)
-        beginning = asyncio.create_task(sending.wait_begun())
+        beginning = asyncio.create_task(begun(sending))
         await meeting.wait_offer()
         meeting.sockets[DISK] = tmp_path / "stuck"
         meeting.answer(Said(ready=True))

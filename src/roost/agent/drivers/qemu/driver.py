@@ -269,7 +269,7 @@ class QemuDriver(AgentState):
         if order.desired in NICS_UP and order.meeting is not None:
             return await self._send(guest, order.meeting)
         sending = self._sendings.get(order.key)
-        if sending is not None and not sending.is_over and order.desired == "stopped":
+        if sending is not None and sending.has_begun and not sending.is_over and order.desired == "stopped":
             return await self._hand_over(guest, sending)
         if sending is not None:
             await self._forget_sending(order.key)
@@ -375,11 +375,6 @@ class QemuDriver(AgentState):
         if (sending := self._sendings.get(key)) is None or sending.source != source or sending.is_over:
             await self._forget_sending(key)
             sending = self._sendings[key] = Sending(guest, source, self._options.tls)
-            try:
-                await sending.wait_begun()
-            except BaseException:
-                await self._forget_sending(key)
-                raise
         await sending.wait_near()  # a stop that overtakes this order hands over what is left
         crash_point("send.after-begin")
 

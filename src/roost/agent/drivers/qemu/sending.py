@@ -50,24 +50,21 @@ LOOK_S = 0.05
 class Sending:
     """A guest's memory on its way to another host, by a task that leaves nothing of it where it fails.
 
-    source: the meeting. is_over: it ends, or has ended, without success.
+    source: the meeting. has_begun: memory is copied; its disk is by then, where it must be. is_over: it ends, or has
+    ended, without success.
     """
 
     def __init__(self, guest: Guest, source: MemorySource, tls: Contexts | None = None) -> None:
         self.source = source
         self.guest = guest
         self._tls = tls
-        self._begun, self._near, self._last = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.is_over = self._mirrors = self._hurries = False
+        self._near, self._last = asyncio.Event(), asyncio.Event()
+        self.has_begun = self.is_over = self._mirrors = self._hurries = False
         self._relays: set[asyncio.Task[Any]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._control: Streams | None = None
         self._failure: BaseException | None = None
         self._task = asyncio.create_task(self._run())
-
-    async def wait_begun(self) -> None:
-        """Wait until memory is copied; its disk is by then, where it must be. Raises LaunchFailed."""
-        await self._wait(self._begun)
 
     async def wait_near(self) -> None:
         """Wait until what is left is below the bound, where it is held. Raises LaunchFailed."""
@@ -115,7 +112,7 @@ class Sending:
         reader, writer = self._control = await connect(self.source, CONTROL, self._tls)
         async with self.guest.plugging:  # what is plugged is said, and stays so
             await self._begin(reader, writer)
-        self._begun.set()
+        self.has_begun = True
         self._listening = asyncio.create_task(self._listen(reader))
         await wait_copied(self._keep_rate, "memory")
         say(writer, Said(near=True))
