@@ -73,7 +73,7 @@ class Sending:
     async def finish(self) -> None:
         """Send what is left of a guest whose NICs are down, which stands then. Raises LaunchFailed."""
         self._last.set()
-        await self._wait(asyncio.Event())
+        await self._wait(asyncio.Event())  # which nobody sets: its end
 
     async def cancel(self) -> None:
         """Leave nothing of it; the guest is as it was.
