@@ -125,20 +125,24 @@ async def test_a_token_is_good_for_one_meeting_and_each_stream_for_once(tmp_path
 async def test_strangers_that_say_nothing_keep_no_agent_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would hold a file of the agent's for a while: the oldest of too many are closed."""
     monkeypatch.setattr("roost.agent.drivers.qemu.moves.STRANGERS_MAX", 3)
-    async with point() as (_, source, meeting):
+    async with point() as (_, source, meeting), contextlib.AsyncExitStack() as strangers:
         host, _, port = source.address.rpartition(":")
-        strangers = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
-        for reader, _ in strangers[:2]:
+
+        async def come() -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            strangers.callback(writer.close)
+            return reader
+
+        for reader in [await come() for _ in range(5)][:2]:
             with contextlib.suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), 5) == b""
         async with connection(source, CONTROL) as (reader, writer):
             say(writer, OFFER)
             assert await asyncio.wait_for(meeting.wait_offer(), 5) == OFFER
-            strangers += [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+            for _ in range(5):
+                await come()
             meeting.answer(Said(ready=True))
             assert await hear(reader, Said, "that it takes the guest", within_s=5) == Said(ready=True)
-        for _, writer in strangers:
-            writer.close()
 
 
 @pytest.mark.parametrize(

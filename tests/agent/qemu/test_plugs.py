@@ -76,6 +76,9 @@ async def test_a_nic_that_is_no_orders_is_dead_before_the_guest_is_asked_to_let_
         said = [item["execute"] for item in heard if item["execute"] != "qom-list"]
         assert said == ["qmp_capabilities", "netdev_del", "device_del"]
         await guest.disconnect()
+        await guest.connect()
+        assert not guest.is_settled, "it may be another QEMU"
+        await guest.disconnect()
 
 
 async def test_a_guest_that_lets_nothing_go_has_a_dead_nic_and_cannot_have_it_back(

@@ -287,3 +287,24 @@ async def test_a_migration_is_cancelled_once(tmp_path: Path) -> None:
         assert [item["execute"] for item in heard].count("block-job-cancel") == 2, (
             "once at its beginning, once at its end"
         )
+
+
+async def test_who_cancels_a_migration_that_is_being_cancelled_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, ended = asyncio.Event(), []
+
+    async def end_leftovers(guest: Guest) -> None:
+        await may_end.wait()
+        ended.append(guest)
+
+    async with held(tmp_path, Qemu()) as (sending, _, _):
+        monkeypatch.setattr(sends, "end_leftovers", end_leftovers)
+        first = asyncio.create_task(sending.cancel())
+        await asyncio.wait([first], timeout=0.05)
+        second = asyncio.create_task(sending.cancel())
+        await asyncio.wait([first, second], timeout=0.05)
+        assert (first.done(), second.done(), sending.is_over) == (False, False, True)
+        may_end.set()
+        await asyncio.wait_for(asyncio.gather(first, second), 5)
+        assert ended == [sending.guest]

@@ -227,6 +227,7 @@ class QemuDriver(AgentState):
         check_bridges(guest.nics)
         suspended = guest.files.memory.exists()
         image = await ensure_image()
+        await self._network.apply(guest.nics)
         try:
             await guest.start(image, self._options.account, waits_for_memory=suspended)
             crash_point("guest.after-start")
