@@ -61,7 +61,7 @@ def _guests(directory: str) -> list[str]:
             words = path.read_bytes().decode(errors="replace").replace("\0", " ")
         except OSError:
             continue
-        if directory in words and words.startswith(("qemu", "dnsmasq", "setpriv")):
+        if directory in words and words.startswith(("qemu-system", "dnsmasq", "setpriv")):
             lines.append(words)
     return lines
 
