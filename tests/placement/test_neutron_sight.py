@@ -17,12 +17,14 @@ from roost.placement.rules.neutron_sight import (
     WHERE_TOLD,
     Shortage,
     Sight,
+    closes,
     describe,
     find_shortages,
     find_whole_segments,
     gives_back,
     limit_to_believed,
     list_networks_by_segment,
+    mark_deleted,
     pair_claims,
 )
 from roost.placement.service.audit import AUDIT
@@ -95,6 +97,25 @@ def test_elsewhere_nothing_is_given_back(change: Change, believed: Change | None
     assert limit_to_believed(change, set()) == limit_to_believed(change, {"b"}) == believed
     assert limit_to_believed(change, {"a"}) == change
     assert gives_back(change) == (believed != change)
+
+
+CLOSED = a_change(SIX, Inventory(6, 6), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "deleted", "marked"),
+    [
+        pytest.param(CLOSED, ["N"], replace(CLOSED, is_deleted=True), id="its network is deleted"),
+        pytest.param(CLOSED, ["M"], CLOSED, id="another is"),
+        pytest.param(CLOSED, [], CLOSED, id="none is"),
+        pytest.param(a_change(SIX, Inventory(6, 3)), ["N"], a_change(SIX, Inventory(6, 3)), id="it is not closed"),
+        pytest.param(SURPLUS, ["N"], SURPLUS, id="a claim that no port has"),
+    ],
+)
+def test_a_segment_is_closed_for_good_with_its_network(change: Change, deleted: list[str], marked: Change) -> None:
+    assert mark_deleted(change, {"a": "N", "b": "M"}, deleted) == marked
+    assert mark_deleted(change, {}, deleted) == change
+    assert closes(change) == (change == CLOSED)
 
 
 def a_surplus(consumer: str, amount: int = 1, segment: str = "a") -> Surplus:
@@ -328,13 +349,41 @@ async def test_the_last_network_is_deleted_with_its_claims_on(make: Make) -> Non
     """Another network's count shows that Roost may ask: the one without a count is gone."""
     cloud = await make((20, 2))
     (segment,) = cloud.segments
-    cloud.neutron.add_port(segment.uuid, a_uuid())
+    plugged = cloud.neutron.add_port(segment.uuid, a_uuid())
     await cloud.round()
     cloud.neutron.add_network({a_uuid(): 5})
     cloud.neutron.ports = {}
     cloud.neutron.delete_network(segment.uuid)
     assert {drift.repaired for drift in (await cloud.round()).drifts} == {True}
-    assert await cloud.nova.used(segment) == 0
+    assert await cloud.nova.held(plugged) == {}
+
+
+async def test_a_network_that_is_deleted_while_a_round_may_not_count_leaves_no_claim_and_no_provider(
+    make: Make,
+) -> None:
+    """Neutron tries to delete a provider once, and Placement refuses while a port's claim is on it."""
+    cloud = await make((20, 2), (20, 2))
+    first, second = cloud.segments
+    plugged = cloud.neutron.add_port(first.uuid, a_uuid())
+    await cloud.round()
+    cloud.neutron.ports = {}
+    cloud.neutron.subnets = {
+        uuid: one for uuid, one in cloud.neutron.subnets.items() if one["segment_id"] != first.uuid
+    }
+    cloud.neutron.policies["get_network_ip_availability"] = NOBODY
+    assert not any(drift.repaired for drift in (await cloud.round()).drifts), "it is known until nothing is claimed"
+    assert await cloud.nova.held(plugged) == {first.uuid: 1}
+    status, _ = await cloud.nova.api.call("DELETE", f"/resource_providers/{first.uuid}")
+    assert status == 409
+    cloud.neutron.delete_network(first.uuid)
+    cloud.neutron.add_network({a_uuid(): 5})
+    cloud.neutron.policies["get_network_ip_availability"] = BOTH
+    assert {drift.repaired for drift in (await cloud.round()).drifts} == {True}
+    assert await cloud.nova.held(plugged) == {}
+    for segment in (first, second):
+        status, _ = await cloud.nova.api.call("GET", f"/resource_providers/{segment.uuid}")
+        assert status == 404, segment
+    assert (await cloud.round()).drifts == [], "twice does nothing"
 
 
 async def test_what_a_round_saw_is_kept(make: Make) -> None:

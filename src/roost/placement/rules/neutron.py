@@ -77,7 +77,10 @@ class Seen(Struct, frozen=True):
 
 
 class SegmentChange(Struct, frozen=True, kw_only=True):
-    """A segment's provider must have this inventory, and be of this network; of none where no IPv4 subnet is left."""
+    """A segment's provider must have this inventory, and be of this network; of none where no IPv4 subnet is left.
+
+    is_deleted: Neutron has deleted the network before.
+    """
 
     segment_uuid: str
     name: str
@@ -85,6 +88,7 @@ class SegmentChange(Struct, frozen=True, kw_only=True):
     before: Inventory | None
     network_id: str | None
     network_before: str | None
+    is_deleted: bool = False
 
     def drift(self) -> Drift:
         """Return it in an operator's words."""

@@ -6,7 +6,7 @@ after the lists. So where the lists show as many addresses as it counts, what is
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import TypeGuard
 
 from msgspec import Struct
@@ -120,6 +120,18 @@ def gives_back(change: Change) -> TypeGuard[SegmentChange | Surplus]:
         before, after = change.before, change.inventory
         return before is not None and after is not None and after.capacity > before.capacity
     return isinstance(change, Surplus)
+
+
+def closes(change: Change) -> TypeGuard[SegmentChange]:
+    """Return whether a segment is one no more."""
+    return isinstance(change, SegmentChange) and change.network_id is None
+
+
+def mark_deleted(change: Change, networks_by_segment: Mapping[str, str], networks_deleted: Container[str]) -> Change:
+    """Return the change, which says of a segment that is closed whether its network is deleted."""
+    if not closes(change):
+        return change
+    return replace(change, is_deleted=networks_by_segment.get(change.segment_uuid, "") in networks_deleted)
 
 
 def limit_to_believed(change: Change, whole_segments: Set[str]) -> Change | None:

@@ -28,12 +28,14 @@ from roost.placement.rules.neutron_sight import (
     KeptFigures,
     NetworkCounts,
     Sight,
+    closes,
     describe,
     find_shortages,
     find_whole_segments,
     gives_back,
     limit_to_believed,
     list_networks_by_segment,
+    mark_deleted,
     pair_claims,
 )
 from roost.placement.service import claims as claims_service
@@ -123,12 +125,13 @@ async def _look(ledger: Ledger, neutron: NeutronClient, view: NeutronView) -> _S
         raise NeutronPartial(hidden, GET_SEGMENT, GET_SEGMENT_ID)
     network_ids = {networks[uuid] for uuid in providers if uuid in networks}
     if not view.was_full:
-        network_ids &= {networks.get(change.segment_uuid) for change in changes if gives_back(change)}
+        network_ids &= {networks.get(change.segment_uuid) for change in changes if gives_back(change) or closes(change)}
     # One that exists is among them: if none is counted, Roost may not ask.
     network_ids |= {min(segment.network_id for segment in state.segments)} if state.segments else set()
     counts = await neutron.count_addresses(sorted(network_ids))
     if view.was_full:
         await _refuse_hidden(neutron, view, state, counts)
+    changes = [mark_deleted(change, networks, network_ids - counts.keys() if counts else ()) for change in changes]
     whole = find_whole_segments(networks, state, counts)
     unpublished = sorted({subnet.segment_id for subnet in state.subnets if subnet.segment_id} - providers.keys())
     unbelieved = {change.segment_uuid for change in changes if gives_back(change)} - whole
@@ -221,16 +224,29 @@ async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: 
             with_claims = ports_by_segment.get(change.segment_uuid, [])
             if await _set_inventory(ledger, providers[change.segment_uuid], change, with_claims):
                 done |= {change, *with_claims}
-    unreleased = {surplus.segment_uuid for surplus in surpluses if surplus not in done}
     for change in segments:
-        if change.network_id is None and change.segment_uuid in unreleased:
-            done.discard(change)  # it is found by its network until nothing is claimed of it
+        row = providers[change.segment_uuid]
+        if change.network_id is None:
+            if not await _leave(ledger, row, is_deleted=change.is_deleted):
+                done.discard(change)
         elif change.network_before != change.network_id:
-            await _set_network(ledger, providers[change.segment_uuid], change.network_id)
+            await _set_network(ledger, row, change.network_id)
     return done | await _claim_ports(ledger, [port for port in ports if port not in done])
 
 
-async def _set_network(ledger: Ledger, row: ProviderRow, network_id: str | None) -> None:
+async def _leave(ledger: Ledger, row: ProviderRow, *, is_deleted: bool) -> bool:
+    """Know a segment no more; return False while anything is claimed of it: rounds find it by its network until then.
+
+    is_deleted: its provider goes. Neutron deletes that once, and is refused while a port's claim is on it.
+    """
+    async with ledger.database.transaction() as tx:
+        await providers_store.lock_provider_rows(tx, [row.uuid])
+        if is_deleted:
+            return not await providers_store.delete_providers(tx, [row.id])
+        return await neutron_store.leave_network(tx, row.id)
+
+
+async def _set_network(ledger: Ledger, row: ProviderRow, network_id: str) -> None:
     async with ledger.database.transaction() as tx:
         if row.uuid in await providers_store.lock_provider_rows(tx, [row.uuid]):
             await neutron_store.set_networks(tx, {row.id: network_id})

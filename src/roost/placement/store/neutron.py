@@ -47,9 +47,25 @@ FROM unnest($1::bigint[], $2::uuid[]) AS new (id, network_id) WHERE held.id = ne
 """
 
 
-async def set_networks(tx: Connection, network_by_provider_id: Mapping[int, str | None]) -> None:
-    """Write of which networks locked providers are segments; None for none any more."""
+async def set_networks(tx: Connection, network_by_provider_id: Mapping[int, str]) -> None:
+    """Write of which networks locked providers are segments."""
     await tx.execute(SET_NETWORKS, list(network_by_provider_id), list(network_by_provider_id.values()))
+
+
+LEAVE_NETWORK = """-- placement.leave_network
+WITH gone AS (
+    UPDATE placement.provider SET network_id = NULL
+    WHERE id = $1 AND NOT EXISTS (SELECT FROM placement.allocation WHERE provider_id = $1) RETURNING id
+), change AS (
+    INSERT INTO placement.change (reshaped, provider_ids) SELECT true, array_agg(id) FROM gone HAVING count(*) > 0
+)
+SELECT count(*) FROM gone
+"""
+
+
+async def leave_network(tx: Connection, provider_id: int) -> bool:
+    """Write that a locked provider is of no network; return False, and change nothing, while something is claimed."""
+    return bool(await tx.fetchval(LEAVE_NETWORK, provider_id))
 
 
 LOCK_POLL = """-- placement.lock_poll
