@@ -58,45 +58,32 @@ OWN_UNUSED_PORT = (
 NO_NETWORK_DEVICE = f"not rule:network_device or {OWN_NETWORK}"
 
 _PROVIDER = ("segments", "provider:network_type", "provider:physical_network", "provider:segmentation_id")
-
-_PAIR = ("", ":mac_address", ":ip_address")
+_PAIRS = ("allowed_address_pairs", "allowed_address_pairs:mac_address", "allowed_address_pairs:ip_address")
+_DEFAULTS = (
+    ("create update", "network", ("shared", "router:external", "is_default", *_PROVIDER), ADMIN),
+    ("create update", "network", ("port_security_enabled",), OWN),
+    ("create", "network", ("roost:kind",), ADMIN),
+    ("get", "network", _PROVIDER, ADMIN),
+    ("create get update", "subnet", ("segment_id",), ADMIN),
+    ("create update", "subnet", ("service_types",), ADMIN),
+    ("create", "subnet", ("roost:cell",), ADMIN),
+    ("create update", "port", ("device_owner",), NO_NETWORK_DEVICE),
+    ("create", "port", ("mac_address",), OWN_NETWORK),
+    ("create", "port", ("fixed_ips", "fixed_ips:subnet_id"), f"{OWN_NETWORK} or rule:shared"),
+    ("create update", "port", ("fixed_ips:ip_address", "port_security_enabled", *_PAIRS), OWN_NETWORK),
+    ("create get update", "port", ("binding:host_id", "binding:profile"), ADMIN),
+    ("create update", "port", ("binding:vnic_type",), OWN),
+    ("get", "port", ("binding:vif_type", "binding:vif_details"), ADMIN),
+    ("update", "port", ("mac_address",), f"{ADMIN} or (role:manager and rule:network_owner)"),
+    ("update", "port", ("fixed_ips",), OWN_NETWORK),
+    ("update", "port", ("fixed_ips:subnet_id",), f"{OWN_NETWORK} or rule:shared"),
+)
+"""Verbs, kind, attributes, and the check by default."""
 
 ATTRIBUTES = {
-    **{
-        f"{verb}_network:{name}": ADMIN
-        for verb in ("create", "update")
-        for name in ("shared", "router:external", "is_default", *_PROVIDER)
-    },
-    **{f"get_network:{name}": ADMIN for name in _PROVIDER},
-    **{f"{verb}_network:port_security_enabled": OWN for verb in ("create", "update")},
-    **{f"{verb}_subnet:segment_id": ADMIN for verb in ("create", "get", "update")},
-    **{f"{verb}_subnet:service_types": ADMIN for verb in ("create", "update")},
-    "create_network:roost:kind": ADMIN,
-    "create_subnet:roost:cell": ADMIN,
-    "create_port:device_owner": NO_NETWORK_DEVICE,
-    "create_port:mac_address": OWN_NETWORK,
-    "create_port:fixed_ips": f"{OWN_NETWORK} or rule:shared",
-    "create_port:fixed_ips:ip_address": OWN_NETWORK,
-    "create_port:fixed_ips:subnet_id": f"{OWN_NETWORK} or rule:shared",
-    **{
-        f"{verb}_port:{name}": OWN_NETWORK
-        for verb in ("create", "update")
-        for name in ("port_security_enabled", *(f"allowed_address_pairs{part}" for part in _PAIR))
-    },
-    "create_port:binding:host_id": ADMIN,
-    "create_port:binding:profile": ADMIN,
-    "create_port:binding:vnic_type": OWN,
-    "get_port:binding:vif_type": ADMIN,
-    "get_port:binding:vif_details": ADMIN,
-    "get_port:binding:host_id": ADMIN,
-    "get_port:binding:profile": ADMIN,
-    "update_port:device_owner": NO_NETWORK_DEVICE,
-    "update_port:mac_address": f"{ADMIN} or (role:manager and rule:network_owner)",
-    "update_port:fixed_ips": OWN_NETWORK,
-    "update_port:fixed_ips:ip_address": OWN_NETWORK,
-    "update_port:fixed_ips:subnet_id": f"{OWN_NETWORK} or rule:shared",
-    "update_port:binding:host_id": ADMIN,
-    "update_port:binding:profile": ADMIN,
-    "update_port:binding:vnic_type": OWN,
+    f"{verb}_{kind}:{name}": default
+    for verbs, kind, names, default in _DEFAULTS
+    for verb in verbs.split()
+    for name in names
 }
 """The rules of attributes: who may set one in a body; of `get_`, who sees it."""
