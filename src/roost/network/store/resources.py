@@ -72,13 +72,10 @@ async def update(tx: Connection, kind: Kind, changed: Sequence[Network | Segment
     await tx.execute(UPDATE[kind], encode(changed))
 
 
-TOUCH = {
-    kind: f"""
+TOUCH = """
 -- network.touch_{kind}s
 UPDATE network.{kind} SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
 """
-    for kind in COLUMNS
-}
 
 
 async def touch(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
@@ -87,16 +84,13 @@ async def touch(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
     Source of the networks' after a change of a subnet: Neutron, db/models_v2.py, Subnet.revises_on_change.
     """
     if ids:
-        await tx.execute(TOUCH[kind], ids)
+        await tx.execute(TOUCH.format(kind=kind), ids)
 
 
-DELETE = {
-    kind: f"""
+DELETE = """
 -- network.delete_{kind}s
 DELETE FROM network.{kind} WHERE id = ANY($1::uuid[])
 """
-    for kind in COLUMNS
-}
 
 
 async def delete(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
@@ -104,7 +98,7 @@ async def delete(tx: Connection, kind: Kind, ids: Sequence[str]) -> None:
 
     Callers delete the addresses.
     """
-    await tx.execute(DELETE[kind], ids)
+    await tx.execute(DELETE.format(kind=kind), ids)
 
 
 LOCK_TAGS = {
