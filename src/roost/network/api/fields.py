@@ -70,11 +70,6 @@ def booleans(kind: type[Struct]) -> frozenset[str]:
     return frozenset(item.encode_name for item in struct_fields(kind) if item.type is bool)
 
 
-def value_or_none(value: T | UnsetType) -> T | None:
-    """Return the value of a change; None if it is left out."""
-    return None if value is UNSET else value
-
-
 def parse_uuid(name: str, text: str) -> str:
     """Return the id, canonical; name: of the attribute. Raises InvalidInput."""
     if not is_uuid(text):

@@ -18,7 +18,6 @@ from roost.network.api.fields import (
     Tags,
     Text,
     parse_uuid,
-    value_or_none,
 )
 from roost.network.api.policies import OWN, OWN_UNUSED_PORT, SEEN_PORT
 from roost.network.api.resources import Resource
@@ -155,7 +154,7 @@ def _changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
         body,
         host=None if body.host_id is UNSET else body.host_id or "",
         binding_profile=None if body.profile is None else profile_text(body.profile),
-        fixed_ips=_fixed_ips(value_or_none(body.fixed_ips)),
+        fixed_ips=None if body.fixed_ips is UNSET else _fixed_ips(body.fixed_ips),
         allowed_address_pairs=None if body.allowed_address_pairs is UNSET else _pairs(body.allowed_address_pairs),
         revision=revision,
     )
@@ -229,10 +228,7 @@ def _fixed_ips(items: list[FixedIpRequest] | None) -> tuple[FixedIpRequest, ...]
 def _pairs(items: list[AddressPairBody] | None) -> tuple[AddressPair, ...]:
     """Return the address pairs; null is none. Raises what port_security.read_pairs does."""
     return port_security.read_pairs(
-        [
-            AddressPair(ip_address=value_or_none(item.ip_address) or "", mac_address=value_or_none(item.mac_address))
-            for item in items or ()
-        ]
+        [copy_as(AddressPair, item, ip_address=item.ip_address or "") for item in items or ()]
     )
 
 
