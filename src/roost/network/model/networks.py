@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 PLAIN_NAME = "Neutron network id {}"
 FLAT_NAME = "Flat pool id {}"
@@ -42,12 +42,12 @@ class AddressRange(Struct, frozen=True, order=True):
     last: int
 
 
-class Link(Struct, frozen=True):
+class Link(Struct, frozen=True, forbid_unknown_fields=True):
     """What carries a segment, such as a VLAN or a tunnel. segmentation_id: None if nobody named one."""
 
-    network_type: str
-    physical_network: str | None = None
-    segmentation_id: int | None = None
+    network_type: str = field(name="provider:network_type")
+    physical_network: str | None = field(default=None, name="provider:physical_network")
+    segmentation_id: int | None = field(default=None, name="provider:segmentation_id")
 
 
 class NetworkOwner(Struct, frozen=True):

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
 
-from roost.network.model.networks import HostRoute, IpAddress, Network, Segment, Subnet, Uuid
+from roost.network.model.networks import HostRoute, IpAddress, Link, Network, Segment, Subnet, Uuid
 from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 from roost.network.rules import addressing
 from roost.platform.structs import copy_as
@@ -29,14 +30,6 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     created_at: Time
     updated_at: Time
     tags: tuple[str, ...]
-
-
-class LinkDocument(Struct, kw_only=True, forbid_unknown_fields=True):
-    """One of the segments of a network that has several."""
-
-    network_type: str = field(name="provider:network_type")
-    physical_network: str | None = field(name="provider:physical_network")
-    segmentation_id: int | None = field(name="provider:segmentation_id")
 
 
 class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +53,7 @@ class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
     network_type: str | UnsetType | None = field(name="provider:network_type")
     physical_network: str | UnsetType | None = field(name="provider:physical_network")
     segmentation_id: int | UnsetType | None = field(name="provider:segmentation_id")
-    segments: tuple[LinkDocument, ...] | UnsetType = UNSET
+    segments: tuple[Link, ...] | UnsetType = UNSET
     kind: Literal["flat"] | None = field(name="roost:kind")
 
 
@@ -144,12 +137,9 @@ class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
 
 def network(item: Network) -> NetworkDocument:
     """Return the document of a network."""
-    provider: dict[str, Any] = {}
-    if item.links:
-        provider = msgspec.structs.asdict(item.links[0])
+    provider: dict[str, Any] = asdict(item.links[0]) if item.links else {}
     if len(item.links) > 1:
-        segments = tuple(copy_as(LinkDocument, link) for link in item.links)
-        provider = {**dict.fromkeys(provider, UNSET), "segments": segments}
+        provider = {**dict.fromkeys(provider, UNSET), "segments": item.links}
     return _document(
         NetworkDocument,
         item,
