@@ -148,13 +148,14 @@ class HostRoute(Struct, frozen=True, forbid_unknown_fields=True):
     nexthop: IpAddress
 
 
-class SubnetUse(Struct, frozen=True, kw_only=True):
-    """Which ports get which addresses of a subnet, as a client says.
+class SubnetKind(Struct, frozen=True, kw_only=True):
+    """The attributes of a subnet that decide which ports get which addresses of it.
 
-    service_types: the device owners that it is for; none: for all. See roost.network.rules.uses. cell: of a flat
-    network, the cell whose pool it is.
+    id: "" of one that is to be made. service_types: the device owners that it is for; none: for all. See
+    roost.network.rules.uses. cell: of a flat network, the cell whose pool it is.
     """
 
+    id: str = ""
     network_id: str
     segment_id: str | None
     name: str
@@ -171,8 +172,13 @@ class SubnetUse(Struct, frozen=True, kw_only=True):
         """Return whether it is a flat network's pool: a provider of its own, whose addresses servers claim."""
         return self.cell is not None
 
+    @property
+    def provider_uuid(self) -> str:
+        """Return the resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
+        return self.id if self.is_pool else self.segment_id or self.network_id
 
-class SubnetRequest(SubnetUse, frozen=True, kw_only=True):
+
+class SubnetRequest(SubnetKind, frozen=True, kw_only=True):
     """A subnet as a client asks for it, with its allocation pools, in order."""
 
     description: str
@@ -183,31 +189,15 @@ class SubnetRequest(SubnetUse, frozen=True, kw_only=True):
     pools: tuple[AddressRange, ...] = ()
 
 
-class SubnetKind(SubnetUse, frozen=True, kw_only=True):
-    """The attributes of a subnet that decide which ports get which addresses of it."""
+class Subnet(SubnetRequest, frozen=True, kw_only=True):
+    """A subnet. spreading: older ports are still to get addresses of it."""
 
     id: str
-
-    @property
-    def provider_uuid(self) -> str:
-        """Return the resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
-        return self.id if self.is_pool else self.segment_id or self.network_id
-
-
-class Subnet(SubnetKind, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order. spreading: older ports are still to get addresses of it."""
-
-    description: str
-    project_id: str
-    gateway_ip: str | None
-    dns_nameservers: tuple[str, ...] = ()
-    host_routes: tuple[HostRoute, ...] = ()
     tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
     spreading: bool = False
-    pools: tuple[AddressRange, ...] = ()
 
 
 class Host(Struct, frozen=True):
@@ -251,7 +241,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pool(self) -> bool:
-        """Return whether it is a flat network's pool: see SubnetUse.is_pool."""
+        """Return whether it is a flat network's pool: see SubnetKind.is_pool."""
         return self.cell is not None
 
 

@@ -26,7 +26,7 @@ from roost.network.errors import (
     SubnetSegmentAssociationChangeNotAllowed,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model.networks import AddressRange, HostRoute, Network, Segment, Subnet, SubnetChanges, SubnetUse
+from roost.network.model.networks import AddressRange, HostRoute, Network, Segment, Subnet, SubnetChanges, SubnetKind
 from roost.network.rules import addressing, capacity, flat, links, uses
 from roost.network.rules.addressing import block_range
 
@@ -186,7 +186,7 @@ def _segment(
     return changes.segment_id
 
 
-def check_modes(subnet: SubnetUse) -> None:
+def check_modes(subnet: SubnetKind) -> None:
     """Raise InvalidInput unless the subnet may have its IPv6 modes. plan_subnet has checked its CIDR."""
     ra_mode, address_mode = subnet.ipv6_ra_mode, subnet.ipv6_address_mode
     for name, mode in (("ipv6_ra_mode", ra_mode), ("ipv6_address_mode", address_mode)):
