@@ -75,6 +75,18 @@ class Unrestricted:
         """Allow everything to everybody."""
 
 
+UNRESTRICTED = Unrestricted()
+
+
+def allows(policy: Policy, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> bool:
+    """Return whether the rule lets the caller do this to the target, as `enforce` says it."""
+    try:
+        policy.enforce(caller, rule, target)
+    except Forbidden:
+        return False
+    return True
+
+
 def caller_of(scope: Scope) -> Caller:
     """Return the caller that authentication found, the operator without any."""
     caller: Caller = scope.get(CALLER_KEY, OPERATOR)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.platform.auth import Policy, Unrestricted
 from roost.platform.bodies import JSON
 from roost.platform.errors import BadRequest
 from roost.platform.http import Microversions, Version, json_response, show
@@ -79,11 +80,12 @@ class About(Struct, frozen=True, kw_only=True):
 def with_document(
     about: About,
     described: Operations,
+    policy: Policy,
     *,
-    asks_callers: bool,
     answer: Callable[[Request, Any], Response] = lambda _request, body: json_response(body),
 ) -> Operations:
-    """Return the operations and GET /openapi.json, which describes them and itself. asks_callers: for a token."""
+    """Return the operations and GET /openapi.json, which describes them and itself."""
+    asks_callers = not isinstance(policy, Unrestricted)
 
     async def show_document(request: Request) -> Response:
         version = _read_version(about.microversions, request) if about.microversions else None

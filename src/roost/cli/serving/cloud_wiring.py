@@ -50,7 +50,7 @@ from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.network.settings import NetworkSettings
 from roost.placement.service.events import EVENTS as PLACEMENT_EVENTS
 from roost.placement.service.ledger import Ledger
-from roost.platform.auth import Policy, Unrestricted
+from roost.platform.auth import UNRESTRICTED, Policy
 from roost.platform.repeat import repeat
 from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
@@ -63,7 +63,6 @@ from roost.seeing.service.events import EventSource
 
 PUBLISH_HOSTS_S = 5.0
 DRAINS_S = 1.0
-UNRESTRICTED = Unrestricted()
 
 
 def agents_have_ports(settings: Settings) -> bool:

@@ -24,7 +24,7 @@ from roost.placement.service import events
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import KEEP_S, prune_changes
-from roost.platform.auth import Policy, Unrestricted
+from roost.platform.auth import UNRESTRICTED, Policy
 from roost.platform.database import Database
 from roost.platform.drain import Drain
 from roost.platform.env import Env
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from roost.platform.keystone import Keystone
 
 PRUNE_CHANGES_S = 60.0
-UNRESTRICTED = Unrestricted()
 METRICS, METRICS_OPENSTACK = "/metrics", "/metrics/openstack"
 
 API = Api()

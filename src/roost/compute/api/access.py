@@ -18,7 +18,7 @@ from roost.compute.model.server import Permissions, Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.compute.service.history import find_deleted_server
-from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
+from roost.platform.auth import OPERATOR, Caller, Policy, Unrestricted, allows, caller_of
 from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
 from roost.platform.request_ids import global_request_id, request_id_of
@@ -47,11 +47,7 @@ class Access(Struct, frozen=True):
 
     def allows(self, rule: str, server: Server | None = None) -> bool:
         """Return whether it does."""
-        try:
-            self.enforce(rule, server)
-        except Forbidden:
-            return False
-        return True
+        return allows(self.policy, self.caller, rule, None if server is None else _target(server))
 
     @property
     def is_admin(self) -> bool:

@@ -28,11 +28,9 @@ from roost.compute.api.services import Services
 from roost.compute.api.usages import usage_operations
 from roost.compute.api.zones import zone_operations
 from roost.compute.service import Compute
-from roost.platform.auth import Policy, Unrestricted
+from roost.platform.auth import UNRESTRICTED, Policy
 from roost.platform.openapi import with_document
 from roost.platform.operations import Operations, make_routes, make_rules
-
-UNRESTRICTED = Unrestricted()
 
 
 def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
@@ -60,7 +58,7 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
         **declared_host_operations(compute),
         **{f"/v2.1{path}": methods for path, methods in versioned.items()},
     }
-    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
+    return with_document(ABOUT, served, policy)
 
 
 def routes(compute: Compute, policy: Policy = UNRESTRICTED) -> list[Route]:

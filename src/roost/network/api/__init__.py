@@ -19,11 +19,9 @@ from roost.network.api.segments import SEGMENT
 from roost.network.api.subnets import SUBNET
 from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
-from roost.platform.auth import Policy, Unrestricted
+from roost.platform.auth import UNRESTRICTED, Policy
 from roost.platform.openapi import with_document
 from roost.platform.operations import Operations, make_routes, make_rules
-
-UNRESTRICTED = Unrestricted()
 
 
 def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
@@ -41,7 +39,7 @@ def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
         **tag_operations(networks),
         **first_operations(),
     }
-    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
+    return with_document(ABOUT, served, policy)
 
 
 def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:

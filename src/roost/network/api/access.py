@@ -16,7 +16,7 @@ from roost.network.model.networks import NetworkOwner
 from roost.network.rules.documents import NetworkDocument, PortDocument, SubnetDocument
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.auth import ANONYMOUS, Caller, Forbidden, Policy, Unrestricted
+from roost.platform.auth import ANONYMOUS, UNRESTRICTED, Caller, Policy, allows
 
 ACCESS_KEY = "roost.network.access"
 """The key of a request's Access in its scope; absent where nobody is asked."""
@@ -71,11 +71,7 @@ class Access:
 
     def allows(self, rule: str, target: Mapping[str, str]) -> bool:
         """Return whether the rule lets the caller do this to the target."""
-        try:
-            self.enforce(rule, target)
-        except Forbidden:
-            return False
-        return True
+        return allows(self._policy, self.caller, rule, target)
 
     def target(self, document: Struct) -> Target:
         """Return the target that rules ask about, of a network, subnet or port."""
@@ -112,7 +108,7 @@ class Access:
             self.enforce(name, target)
 
 
-EVERYTHING = Access(Unrestricted(), ANONYMOUS, None)
+EVERYTHING = Access(UNRESTRICTED, ANONYMOUS, None)
 """What everybody may do without authentication."""
 
 

@@ -65,7 +65,7 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **ProviderTraits(ledger).operations(),
         **reshaper_operations(ledger),
     }
-    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted), answer=answer)
+    return with_document(ABOUT, served, policy, answer=answer)
 
 
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from starlette.routing import Route
 
-from roost.platform.auth import Policy, Unrestricted
+from roost.platform.auth import UNRESTRICTED, Policy
 from roost.platform.http import Api
 from roost.platform.openapi import About, with_document
 from roost.platform.operations import Check, Operation, Operations, make_routes, make_rules, policy_check
@@ -18,7 +18,6 @@ from roost.seeing.service.events import EventSource
 if TYPE_CHECKING:
     from roost.seeing.service.context import Seeing
 
-UNRESTRICTED = Unrestricted()
 API = Api()
 """Refusals are problem details. Source: RFC 9457."""
 
@@ -61,7 +60,7 @@ def _served(versioned: Operations, policy: Policy) -> Operations:
         "/": {"GET": versions_operation("v1", "/v1")},
         **{f"/v1{path}": methods for path, methods in versioned.items()},
     }
-    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
+    return with_document(ABOUT, served, policy)
 
 
 def routes(seeing: "Seeing", policy: Policy = UNRESTRICTED) -> list[Route]:
