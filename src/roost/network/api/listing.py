@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Se
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from roost.network.errors import InvalidInput
 from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, root_url
+from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
 from roost.platform.operations import Rule
 
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
@@ -206,18 +205,15 @@ def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     limit = integer_parameter(request, "limit", default=0)
     if not limit:
         return []
-    others = [
-        (name, text) for name, text in request.query_params.multi_items() if name not in ("marker", "page_reverse")
-    ]
-    path = f"{root_url(request)}{request.scope['path'].removeprefix(request.scope.get('root_path', ''))}"
+    url = request.url.remove_query_params(["marker", "page_reverse"])
 
-    def link(rel: str, markers: Sequence[str], *more: tuple[str, str]) -> dict[str, str]:
-        query = urlencode([*others, *(("marker", marker) for marker in markers), *more])
-        return {"rel": rel, "href": f"{path}?{query}"}
+    def link(rel: str, markers: Sequence[str], **more: str) -> dict[str, str]:
+        named = {"marker": markers[0]} if markers else {}
+        return {"rel": rel, "href": str(url.include_query_params(**named, **more))}
 
     is_full, reverse = len(ids) >= limit, _reverse(request)
     links = [link("next", ids[-1:])] if is_full or reverse else []
-    return [*links, link("previous", ids[:1], ("page_reverse", "True"))] if is_full or not reverse else links
+    return [*links, link("previous", ids[:1], page_reverse="True")] if is_full or not reverse else links
 
 
 def _fixed_ips(texts: Sequence[str]) -> Iterator[ListFilter]:

@@ -3,6 +3,7 @@
 Attributes of networks, segments, subnets and ports are never `required`: `fields` and policy leave some out.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ PARTIAL: Sequence[type[Struct]] = [
 
 
 def _refine(structs: Mapping[str, Schema], _bodies: Sequence[Any], _version: Version | None) -> dict[str, Schema]:
-    schemas: dict[str, Schema] = {name: _fold(schema) for name, schema in structs.items()}
+    schemas: dict[str, Schema] = json.loads(json.dumps(structs), object_hook=_fold)
     for name in {kind.__name__ for kind in PARTIAL} & schemas.keys():
         schemas[name] = {key: value for key, value in schemas[name].items() if key != "required"}
     for name in [name for name in schemas if name.endswith(ENVELOPES)]:
@@ -47,16 +48,11 @@ def _refine(structs: Mapping[str, Schema], _bodies: Sequence[Any], _version: Ver
     return schemas
 
 
-def _fold(schema: Any) -> Any:
-    """Return the schema with every `allOf` folded in: what `described` says replaces what the type says."""
-    if isinstance(schema, list):
-        return [_fold(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    folded = {name: _fold(part) for name, part in schema.items() if name != "allOf"}
-    for part in schema.get("allOf", ()):
-        folded |= part
-    return folded
+def _fold(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of the schema with its `allOf` folded in: what `described` says replaces what the type says."""
+    for part in schema.pop("allOf", ()):
+        schema |= part
+    return schema
 
 
 ABOUT = About(
