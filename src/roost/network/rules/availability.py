@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from roost.network.model.networks import AddressCounts, Network, Segment, Subnet, SubnetKind
 from roost.network.rules import addressing
+from roost.platform.grouping import grouped
 from roost.seams import addresses as seam
 from roost.seams.unknown_guests import held_sentence
 
@@ -28,11 +29,16 @@ class SubnetAvailability(Struct, frozen=True):
 
 
 class NetworkAvailability(Struct, frozen=True):
-    """A network, its counts, and those of its subnets."""
+    """A network and its subnets, with their counts."""
 
     network: Network
-    counts: AddressCounts
     subnets: tuple[SubnetAvailability, ...]
+
+    @property
+    def counts(self) -> AddressCounts:
+        """Return the sums of the subnets' counts."""
+        names = AddressCounts.__struct_fields__
+        return AddressCounts(**{name: sum(getattr(part.counts, name) for part in self.subnets) for name in names})
 
 
 def availabilities(
@@ -42,22 +48,20 @@ def availabilities(
     *,
     ip_versions: Collection[int] = (),
 ) -> list[NetworkAvailability]:
-    """Return the networks, in order, with their subnets, ordered by id.
+    """Return the networks, with their subnets, both in order.
 
     held: by subnet id; a subnet that is left out holds nothing. ip_versions: of the subnets; empty for all. With some,
     networks that have no such subnet are left out.
     """
-    by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
-    for subnet in sorted(subnets, key=lambda item: item.id):
-        if not ip_versions or subnet.ip_version in ip_versions:
-            counts = _counts(subnet, held.get(subnet.id, AddressCounts()))
-            by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
+    by_network = grouped(
+        (subnet.network_id, SubnetAvailability(subnet, _counts(subnet, held.get(subnet.id, AddressCounts()))))
+        for subnet in subnets
+        if not ip_versions or subnet.ip_version in ip_versions
+    )
     return [
-        NetworkAvailability(
-            network, _add_up([item.counts for item in by_network[network.id]]), tuple(by_network[network.id])
-        )
+        NetworkAvailability(network, tuple(by_network.get(network.id, ())))
         for network in networks
-        if by_network[network.id] or not ip_versions
+        if network.id in by_network or not ip_versions
     ]
 
 
@@ -71,11 +75,6 @@ def _counts(subnet: Subnet, held: AddressCounts) -> AddressCounts:
         in_subnet=block.num_addresses - unusable,
         in_pools=in_pools,
     )
-
-
-def _add_up(parts: Sequence[AddressCounts]) -> AddressCounts:
-    names = AddressCounts.__struct_fields__
-    return AddressCounts(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 
 class Room(Struct, frozen=True):
