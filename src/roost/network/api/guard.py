@@ -4,8 +4,6 @@ What a caller may not see is not found (404). What a caller sees and may not do 
 availabilities and quotas belong to no project. Whoever may not see them is refused, where upstream shows an empty list.
 """
 
-import re
-
 from msgspec import Struct
 from starlette.requests import Request
 
@@ -25,9 +23,6 @@ from roost.platform.operations import Check, ChecksOf, Operation
 OWNED: dict[str, AnyResource] = {resource.plural: resource for resource in (NETWORK, SUBNET, PORT)}
 """Collection -> its resource, of resources that belong to projects."""
 
-PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
-"""The groups: collection, the parameter that names one resource, and the path below that."""
-
 
 def checks(networks: Networks, policy: Policy) -> ChecksOf:
     """Return the check before each endpoint; none without authentication, or for an operation without a rule."""
@@ -36,9 +31,8 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
         if isinstance(policy, Unrestricted) or operation.rule is None:
             return ()
         rule = operation.rule.name
-        parts = PATH.fullmatch(path)
-        assert parts is not None, path
-        resource, parameter = OWNED.get(parts[1]), parts[2]
+        _, _version, collection, *below = path.split("/")
+        resource, parameter = OWNED.get(collection), "".join(below[:1]).strip("{}")
 
         async def check(request: Request) -> None:
             caller = caller_of(request.scope)
@@ -48,7 +42,7 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
                 project_id = request.path_params[parameter] if operation.owner_may else caller.project_id
                 if not operation.owner_may or project_id != caller.project_id:
                     access.enforce(rule, target_of(project_id))
-            elif parameter is not None:
+            elif parameter:
                 await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
             elif method == "POST":
                 await _check_new(access, resource, operation, request)
