@@ -4,8 +4,7 @@ from typing import Any
 
 from tests.described import Described
 
-from roost.network.api import operations
-from roost.network.api.openapi import ABOUT
+from roost.network.api import ABOUT, operations
 from roost.platform.openapi import describe
 
 NOTHING: Any = None

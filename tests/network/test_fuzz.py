@@ -23,8 +23,7 @@ from tests.network.malformed import ADMIN, BAD_CALLERS, CALLERS, KINDS, OWNER, K
 from tests.platform.asgi import Answer, send_raw
 
 from roost.cli.serving.access import VERSION_PATHS
-from roost.network.api import operations, routes, rules
-from roost.network.api.openapi import ABOUT
+from roost.network.api import ABOUT, operations, routes, rules
 from roost.network.rules.drift import PORT_UNOWNED
 from roost.network.service import audit
 from roost.network.service.reconciler import reconcile_once

@@ -14,8 +14,7 @@ from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
 from roost.cli.serving.access import VERSION_PATHS
-from roost.network.api import operations, routes
-from roost.network.api.openapi import ABOUT
+from roost.network.api import ABOUT, operations, routes
 from roost.platform.http import MethodRoute
 from roost.platform.openapi import describe
 

@@ -17,7 +17,7 @@ CELL_DEFAULT = "cell1"
 
 
 def described(**schema: Any) -> Meta:
-    """Return metadata that adds to the schema of a type; api/openapi.py folds it in."""
+    """Return metadata that adds to the schema of a type; api/__init__.py folds it in."""
     return Meta(extra_json_schema={"allOf": [schema]})
 
 
