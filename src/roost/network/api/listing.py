@@ -6,6 +6,7 @@ here.
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -257,10 +258,8 @@ def _read_values(name: str, kind: str, texts: Sequence[str]) -> Sequence[object]
 def _addresses(texts: Sequence[str]) -> list[str]:
     addresses = []
     for text in texts:
-        try:
+        with suppress(ValueError):
             addresses.append(str(ipaddress.ip_address(text)))
-        except ValueError:
-            continue
     return [address for address in addresses if "%" not in address]
 
 

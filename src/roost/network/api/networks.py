@@ -84,15 +84,13 @@ class NetworkUpdateBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=Tru
 
 def _request(body: NetworkBody, project_id: str) -> NetworkRequest:
     """Return what a body asks for. Raises InvalidInput, BadRequest, SegmentsSetInConjunctionWithProviders."""
-    provider = copy_as(LinkBody, body)
-    link = _link(provider)
-    if body.segments is not None and provider != LinkBody():
+    link = _link(copy_as(LinkBody, body))
+    if link and body.segments is not None:
         raise SegmentsSetInConjunctionWithProviders("Give segments, or provider attributes, not both.")
-    links = [_link(part) for part in body.segments or ()]
+    links = [link] if link else [_link(part) for part in body.segments or ()]
     if None in links:
         raise InvalidInput("segments: each needs a provider:network_type.")
-    if len(links) == 1:
-        link, links = links[0], []
+    only = links[0] if len(links) == 1 else None
     return copy_as(
         NetworkRequest,
         body,
@@ -100,7 +98,7 @@ def _request(body: NetworkBody, project_id: str) -> NetworkRequest:
         mtu=_mtu(body.mtu),
         links=tuple(part for part in links if part),
         flat=body.kind == "flat",
-        **(asdict(link) if link else dict.fromkeys(PROVIDER)),
+        **(asdict(only) if only else dict.fromkeys(PROVIDER)),
     )
 
 

@@ -187,8 +187,6 @@ _ORDER = {
     "marker": _TEXT,
     "page_reverse": _FLAG,
 }
-SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
-"""The parameters of GET of one."""
 
 
 def list_operation(context: Networks, kind: listing.Collection[Any], summary: str) -> Operation:
@@ -220,7 +218,8 @@ def get_one(
     async def show(request: Request) -> dict[str, Any]:
         return {name: listing.show(await read(request), request, listing.fields_named(request))}
 
-    return Operation(summary=summary, endpoint=show, rule=rule, query=SHOW_QUERY, result=result, owner_may=owner_may)
+    query: Schema = {"type": "object", "properties": {"fields": _VALUES}}
+    return Operation(summary=summary, endpoint=show, rule=rule, query=query, result=result, owner_may=owner_may)
 
 
 def get_few(

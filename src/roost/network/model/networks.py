@@ -59,10 +59,10 @@ class NetworkOwner(Struct, frozen=True):
 
 
 class NetworkRequest(Struct, frozen=True, kw_only=True):
-    """A network as a client asks for it. network_type, physical_network, segmentation_id: of a plain network.
+    """A network as a client asks for it. links: of its segments, in their order.
 
-    links: of its segments, in their order. flat: its subnets are pools of cells. port_security_enabled: of ports that
-    are made on it from now on and say nothing themselves.
+    network_type, physical_network, segmentation_id: of its one segment, or its own without any. flat: its subnets are
+    pools of cells. port_security_enabled: of ports that are made on it from now on and say nothing themselves.
     """
 
     name: str

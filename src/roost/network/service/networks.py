@@ -16,7 +16,6 @@ from roost.network.errors import (
 )
 from roost.network.model.networks import (
     Changes,
-    Link,
     Network,
     NetworkChanges,
     NetworkRequest,
@@ -63,7 +62,7 @@ async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) 
     wanted_segments = [
         SegmentRequest(network_id=network.id, name=None, description="", **msgspec.structs.asdict(link))
         for network in new
-        for link in _links(network)
+        for link in network.links
     ]
     segments = networks.stamp(Segment, wanted_segments)
     async with networks.database.transaction() as tx:
@@ -231,10 +230,3 @@ async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[
         msgspec.structs.replace(network, links=tuple(links_by_id[segment_id] for segment_id in network.segment_ids))
         for network in networks_read
     ]
-
-
-def _links(network: Network) -> tuple[Link, ...]:
-    """Return the links of a new network: those of its segments, or the one of its provider attributes."""
-    if network.links or network.network_type is None:
-        return network.links
-    return (Link(network.network_type, network.physical_network, network.segmentation_id),)
