@@ -28,25 +28,11 @@ def port_events(before: Port | None, after: Port | None) -> list[tuple[str, Payl
     """
     if (before or after) is None or any(port is not None and port.hidden for port in (before, after)):
         return []
-    if before is None:
-        assert after is not None
-        document = _shown(after)
-        request = {name: value for name, value in document.items() if name not in DECIDED_BY_SERVICE}
-        return [("port.create.start", {"port": request}), ("port.create.end", {"port": document})]
-    if after is None:
-        start: Payload = {"port_id": before.id}
-        return [
-            ("port.delete.start", start),
-            ("port.delete.end", {"port": _shown(before), "port_id": before.id}),
-        ]
-    old, new = _shown(before), _shown(after)
-    changed = {name: value for name, value in new.items() if value != old[name] and name not in COUNTERS}
-    if not changed:
-        return []
-    request = {name: value for name, value in changed.items() if name not in DECIDED_BY_SERVICE}
-    return [("port.update.start", {"port": request, "id": after.id}), ("port.update.end", {"port": new})]
-
-
-def _shown(port: Port) -> Payload:
-    payload: Payload = to_builtins(documents.port(port))
-    return payload
+    old, new = ({} if port is None else to_builtins(documents.port(port)) for port in (before, after))
+    if before is not None and after is None:
+        named = {"port_id": before.id}
+        return [("port.delete.start", named), ("port.delete.end", {"port": old} | named)]
+    changed = {name for name, value in new.items() if name not in old or value != old[name]} - COUNTERS
+    request: Payload = {"port": {name: value for name, value in new.items() if name in changed - DECIDED_BY_SERVICE}}
+    verb, named = ("create", {}) if before is None else ("update", {"id": before.id})
+    return [(f"port.{verb}.start", request | named), (f"port.{verb}.end", {"port": new})] if changed else []
