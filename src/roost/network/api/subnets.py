@@ -18,9 +18,9 @@ from roost.platform.structs import copy_as
 
 Cell = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^\x00]+$")]
 Pools = Annotated[list[PoolDocument], Items]
-Nameservers = Annotated[list[str], Items, described(uniqueItems=True, maxItems=NAMESERVERS_MAX)]
-HostRoutes = Annotated[list[HostRoute], Items, described(uniqueItems=True, maxItems=HOST_ROUTES_MAX)]
-ServiceTypes = Annotated[list[str], Items, described(maxItems=SERVICE_TYPES_MAX)]
+Nameservers = Annotated[tuple[str, ...], Items, described(uniqueItems=True, maxItems=NAMESERVERS_MAX)]
+HostRoutes = Annotated[tuple[HostRoute, ...], Items, described(uniqueItems=True, maxItems=HOST_ROUTES_MAX)]
+ServiceTypes = Annotated[tuple[str, ...], Items, described(maxItems=SERVICE_TYPES_MAX)]
 
 
 class SubnetUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -117,9 +117,8 @@ def _changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
         SubnetChanges,
         body,
         pools=None if pools is UNSET else tuple((pool.start, pool.end) for pool in pools),
-        dns_nameservers=None if body.dns_nameservers is UNSET else tuple(body.dns_nameservers or ()),
-        host_routes=None if body.host_routes is UNSET else tuple(body.host_routes or ()),
-        service_types=None if body.service_types is UNSET else tuple(body.service_types),
+        dns_nameservers=None if body.dns_nameservers is UNSET else body.dns_nameservers or (),
+        host_routes=None if body.host_routes is UNSET else body.host_routes or (),
         segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
         revision=revision,
     )
