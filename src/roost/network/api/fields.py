@@ -5,7 +5,7 @@ refused in the API's own words: their types only describe them in the document. 
 what exists, are not in the types.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -23,8 +23,6 @@ from roost.platform.http import canonical_uuid, is_uuid
 ITEMS_MAX = 1000
 """How many items any attribute lists: more than one may have, so that its own limit says how many are too many."""
 Items = Meta(max_length=ITEMS_MAX)
-PARTS_MAX = 10_000
-"""How many items of one attribute the bodies of one request may have together."""
 NEUTRAL_BYTES_MAX = 64
 """A longer value asks for something."""
 
@@ -88,13 +86,6 @@ def parse_project(body: Any, default: T) -> str | T:
     if len(projects) > 1:
         raise BadRequest("'project_id' and 'tenant_id' do not match")
     return next(iter(projects), default)
-
-
-def refuse_many(name: str, lists: Iterable[Sequence[object] | None]) -> None:
-    """Raise InvalidInput if the lists of all bodies of a request have too many items together."""
-    count = sum(len(items) for items in lists if items is not None)
-    if count > PARTS_MAX:
-        raise InvalidInput(f"{name}: one request makes at most {PARTS_MAX} of them, {count} are too many.")
 
 
 def refuse_unserved(body: Struct) -> None:

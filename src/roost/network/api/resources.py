@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from roost.network.api import listing
 from roost.network.api.access import access_of
-from roost.network.api.fields import attributes, booleans, parse_project, refuse_many, refuse_unserved
+from roost.network.api.fields import attributes, booleans, parse_project, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model.networks import Kind, ListKind
 from roost.network.service import Networks, lists
@@ -29,6 +29,8 @@ Read = Callable[[Request], Awaitable[T]]
 
 BULK_MAX = 500
 """How many of one kind are made by one request."""
+PARTS_MAX = 10_000
+"""How many items of one attribute the bodies of one request may have together."""
 
 
 class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
@@ -117,7 +119,11 @@ class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=Tru
         body = await self.read(request, envelope)
         bodies, owner = self.bodies_in(body), access_of(request).caller.project_id or context.default_project
         if self.parts is not None:
-            refuse_many(self.parts, [getattr(item, self.parts) for item in bodies])
+            count = sum(len(getattr(item, self.parts) or ()) for item in bodies)
+            if count > PARTS_MAX:
+                raise InvalidInput(
+                    f"{self.parts}: one request makes at most {PARTS_MAX} of them, {count} are too many."
+                )
         for item in bodies:
             refuse_unserved(item)
         requests = [self.request(item, parse_project(item, owner)) for item in bodies]
