@@ -28,9 +28,6 @@ PROBLEMS: dict[type[Exception], Problem] = {
     },
     errors.PortNotCompute: Problem(400, code="BadRequest"),
     Forbidden: Problem(403, code="PolicyNotAuthorized"),
-    BadRequest: Problem(400, code="HTTPBadRequest"),
-    NotFound: Problem(404, code="HTTPNotFound"),
-    Conflict: Problem(409, code="HTTPConflict"),
 }
 """Every error of the wing is answered by its own name, but for one."""
 
