@@ -78,19 +78,19 @@ def test_only_what_holds_the_guests_addresses_becomes_its_servers(
 
 
 @pytest.mark.parametrize(
-    ("hidden", "flat_networks", "flat", "by_port"),
+    ("hidden", "is_flat", "flat", "by_port"),
     [
-        (port(), (), {}, {"new": {"g": {"IPV4_ADDRESS": 1}}}),
-        (port(in_pool=False), (), {}, {}),
-        (port(subnet_id="f"), ("n",), {"g": {"IPV4_ADDRESS": 1}}, {}),
+        (port(), False, {}, {"new": {"g": {"IPV4_ADDRESS": 1}}}),
+        (port(in_pool=False), False, {}, {}),
+        (port(subnet_id="f"), True, {"g": {"IPV4_ADDRESS": 1}}, {}),
     ],
 )
 def test_what_counts_is_claimed_by_the_port_or_on_a_flat_network_by_its_server(
-    hidden: Port, flat_networks: tuple[str, ...], flat: Any, by_port: Any
+    hidden: Port, is_flat: bool, flat: Any, by_port: Any
 ) -> None:
-    plan = plan_adoption(adoption(), [hidden], SUBNETS, flat_networks)
-    assert claims_of(plan, ["g"] if flat_networks else []) == (flat, by_port)
-    assert [item.nic_tag for item in plan.adopted] == (["0"] if flat_networks else [None])
+    plan = plan_adoption(adoption(), [hidden], SUBNETS)
+    assert claims_of(plan) == (flat, by_port)
+    assert [item.nic_tag for item in plan.adopted] == (["0"] if is_flat else [None])
     holdings = {hidden_id(hidden): Holdings(unclaimed_inside=2)}
     source = ProviderSource(provider_uuid="g", routed=True, physical_network=None, subnets=(), holdings=holdings)
     expected = 1 if hidden.addresses[0].in_pool else 2

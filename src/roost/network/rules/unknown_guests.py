@@ -146,10 +146,7 @@ def _with_place(
 
 
 def plan_adoption(
-    adoption: seam.Adoption,
-    ports: Collection[Port],
-    subnets_by_id: Mapping[str, SubnetKind],
-    flat_networks: Collection[str] = frozenset(),
+    adoption: seam.Adoption, ports: Collection[Port], subnets_by_id: Mapping[str, SubnetKind]
 ) -> AdoptionPlan:
     """Return which hidden ports become the server's and which ports are so already, or why a NIC has none.
 
@@ -180,7 +177,7 @@ def plan_adoption(
                 hidden_id=port.id,
                 id=nic.port_id,
                 made_by_roost=nic.made_by_roost,
-                nic_tag=nic.tag if nic.network_id in flat_networks else None,
+                nic_tag=nic.tag if subnets_by_id[port.addresses[0].subnet_id].is_pool else None,
                 addresses=tuple(
                     replace(
                         item,
@@ -196,12 +193,10 @@ def plan_adoption(
     return AdoptionPlan(tuple(adopted), tuple(bound))
 
 
-def claims_of(
-    plan: AdoptionPlan, pool_ids: Collection[str]
-) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
+def claims_of(plan: AdoptionPlan) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
     """Return what the server itself claims of flat networks' pools, and what each adopted port claims, by port id."""
-    pooled = [item.provider_uuid for port in plan.adopted for item in port.addresses if item.in_pool]
-    amounts = Counter(uuid for uuid in pooled if uuid in pool_ids)
+    on_flat = [item for port in plan.adopted if port.nic_tag is not None for item in port.addresses]
+    amounts = Counter(item.provider_uuid for item in on_flat if item.in_pool)
     by_port = {port.id: claim for port in plan.adopted if (claim := claim_of(port.addresses))}
     return {uuid: {IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}, by_port
 

@@ -36,12 +36,14 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
         return f"not held for it: {', '.join(lacking)}"
     async with Intents(networks) as intents:
         async with networks.database.transaction() as tx:
-            plan, sources = await _plan(tx, adoption)
+            plan = await _plan(tx, adoption)
             if plan.refusal:
                 return plan.refusal
             new_ids = [port.id for port in plan.adopted]
+            provider_uuids = sorted({item.provider_uuid for port in plan.adopted for item in port.addresses})
+            sources = await network_rows.list_sources(tx, provider_uuids)
             await intents.open(tx, new_ids, anew=True)
-            await publication_rows.want(tx, [source.provider_uuid for source in sources])
+            await publication_rows.want(tx, provider_uuids)
         crash_point("adopt.before-claim")
         refused = await _claim(networks, adoption, plan, sources)
         crash_point("adopt.after-claim")
@@ -50,8 +52,7 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
                 await intents.close(tx)
             return refused
         async with networks.database.transaction() as tx:
-            now, _ = await _plan(tx, adoption)
-            if now != plan:
+            if await _plan(tx, adoption) != plan:
                 return "its ports changed meanwhile: repeat it"
             async with telling(networks, tx, [*new_ids, *plan.bound]):
                 owner = f"{COMPUTE_OWNER}{adoption.availability_zone}"
@@ -62,29 +63,23 @@ async def adopt_ports(networks: Networks, adoption: Adoption) -> str | None:
                 await ports.bind(tx, dict.fromkeys(plan.bound, adoption.host))
             await intents.close(tx)
     crash_point("adopt.after-ports")
-    await capacity.publish_now(networks, [source.provider_uuid for source in sources])
+    await capacity.publish_now(networks, provider_uuids)
     return None
 
 
-async def _plan(tx: Connection, adoption: Adoption) -> tuple[AdoptionPlan, list[ProviderSource]]:
-    """Lock the ports, then the subnets of their addresses; return the plan, and the providers of its addresses."""
-    ids = await store.list_ports_to_adopt(tx, adoption.server_id, adoption.host, [nic.port_id for nic in adoption.nics])
-    locked = await ports.lock_ports(tx, ids)
-    subnet_ids = sorted({item.subnet_id for port in locked.values() for item in port.addresses})
-    await address_rows.lock_subnets(tx, subnet_ids)
-    known = {subnet.id: subnet for subnet in await network_rows.list_subnets(tx, subnet_ids)}
-    networks_known = await network_rows.list_networks(tx, sorted({nic.network_id for nic in adoption.nics}))
-    plan = plan_adoption(adoption, locked.values(), known, {item.id for item in networks_known if item.flat})
-    provider_uuids = sorted({item.provider_uuid for port in plan.adopted for item in port.addresses})
-    return plan, await network_rows.list_sources(tx, provider_uuids) if provider_uuids else []
+async def _plan(tx: Connection, adoption: Adoption) -> AdoptionPlan:
+    """Lock the ports that may be concerned, then the subnets of their addresses; return the plan."""
+    hidden = (await store.list_listed(tx, [adoption.host])).get(adoption.host, {})
+    locked = await ports.lock_ports(tx, [*hidden, *(nic.port_id for nic in adoption.nics)], [adoption.server_id])
+    subnet_ids = {item.subnet_id for port in locked.values() for item in port.addresses}
+    return plan_adoption(adoption, locked.values(), await address_rows.lock_subnets(tx, subnet_ids))
 
 
 async def _claim(
     networks: Networks, adoption: Adoption, plan: AdoptionPlan, sources: Sequence[ProviderSource]
 ) -> str | None:
     """Claim for the server and its ports in one step, which sets the inventories too; return why it cannot, or None."""
-    pools = [source.provider_uuid for source in sources if source.is_pool]
-    flat, by_port = claims_of(plan, pools)
+    flat, by_port = claims_of(plan)
     consumers = await networks.placement.get_consumers([adoption.server_id, *by_port])
     generations = {uuid: consumer.generation for uuid, consumer in consumers.items()}
     own = replace(adoption.claim, allocations=add_allocations(adoption.claim.allocations, flat))

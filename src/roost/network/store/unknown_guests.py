@@ -158,20 +158,6 @@ async def list_plugged(tx: Connection, port_ids: Sequence[str]) -> list[LeftNic]
     return [LeftNic(**row) for row in await tx.fetch(LIST_PLUGGED, port_ids)]
 
 
-LIST_PORTS_TO_ADOPT = f"""
--- network.list_ports_to_adopt
-SELECT id FROM network.port p
-WHERE p.id = ANY($3::uuid[]) OR p.device_id = $1
-    OR (p.host = $2 AND p.made_for::text = $1 AND {OF_UNKNOWN_GUEST})
-ORDER BY id
-"""
-
-
-async def list_ports_to_adopt(tx: Connection, server_id: str, host: str, port_ids: Sequence[str]) -> list[str]:
-    """Return the ports with these ids, the server's ports, and the hidden ports of its guest on the host; by id."""
-    return [row["id"] for row in await tx.fetch(LIST_PORTS_TO_ADOPT, server_id, host, port_ids)]
-
-
 ADOPT_PORTS = """
 -- network.adopt_ports
 WITH known AS (DELETE FROM network.listed_address WHERE port_id = ANY($1::uuid[]))
