@@ -51,9 +51,8 @@ class Neighbours:
         """Hold nothing."""
         return []
 
-    async def give_up_ports(self, _server_ids: object) -> int:
+    async def give_up_ports(self, _server_ids: object) -> None:
         """Hold nothing."""
-        return 0
 
 
 def compute_of(database: Database) -> Compute:

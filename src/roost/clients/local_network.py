@@ -9,7 +9,6 @@ from roost.network.service import (
     attachments,
     builds,
     capacity,
-    leaving,
     moves,
     old_agents,
     unknown_guests,
@@ -25,7 +24,7 @@ class LocalNetwork(Local[Networks]):
     list_network_ids = method(views.list_network_ids)
     set_hosts = method(capacity.set_hosts)
     get_nic_networks = method(views.get_nic_networks)
-    give_up_ports = method(leaving.give_up)
+    give_up_ports = method(unknown_guests.give_up_left)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)
     list_unreached_ports = method(views.list_unreached_ports)

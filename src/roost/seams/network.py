@@ -244,8 +244,8 @@ class NicClient(Protocol):
         Remote: GET /v2.0/ports?id={id}, then /v2.0/networks, /v2.0/segments and /v2.0/subnets of their networks.
         """
 
-    async def give_up_ports(self, server_ids: Sequence[str]) -> int:
-        """Give away what servers' ports gave up, of guests that have it no more; return of how many NICs that was.
+    async def give_up_ports(self, server_ids: Sequence[str]) -> None:
+        """Give away what servers' ports gave up, of guests that have it no more.
 
         Remote: none; Neutron gives them away at once.
         """

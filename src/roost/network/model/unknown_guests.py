@@ -34,7 +34,6 @@ class HeldPort(Struct, frozen=True, kw_only=True):
 
     id: str
     network_id: str
-    provider_uuid: str
     server_id: str
     host: str
     mac_address: str
@@ -42,11 +41,15 @@ class HeldPort(Struct, frozen=True, kw_only=True):
 
 
 class LeftNic(Struct, frozen=True, kw_only=True):
-    """A NIC that a server has lost and that its guest may still have. port_id: of the port that has its addresses."""
+    """A NIC that a server has lost and that its guest may still have. port_id: of the port that has its addresses.
+
+    subnet_ids: of a hidden port, those in which it has addresses or may get them.
+    """
 
     port_id: str
     server_id: str
     host: str
+    subnet_ids: tuple[str, ...] = ()
 
 
 class AdoptedPort(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from roost.network.model.ports import Port, PortFilter, is_server_id
 from roost.network.rules.notifications import port_events
-from roost.network.service import Networks, leaving
+from roost.network.service import Networks, unknown_guests
 from roost.network.store import notices as store
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
@@ -47,7 +47,7 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
     crash_point("port.after-tell")
     async with networks.database.transaction() as tx:
         await store.delete_notices(tx, list(notices))
-    await leaving.give_up(networks, sorted({change.server_id for change in notices.values()}))
+    await unknown_guests.give_up_left(networks, sorted({change.server_id for change in notices.values()}))
     return len(notices)
 
 

@@ -44,7 +44,7 @@ from roost.network.rules.capacity import claim_of
 from roost.network.rules.readdressing import PortChange
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import pick, pick_revision
-from roost.network.service import Networks, addresses, creations, leaving, notices, releases
+from roost.network.service import Networks, addresses, creations, notices, releases, unknown_guests
 from roost.network.service.claims import Intents, refuse_while_recovering
 from roost.network.service.notices import telling
 from roost.network.service.releases import ReleasesPending, after_releases
@@ -125,7 +125,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     async with networks.database.transaction() as tx:
         port = await _lock_shown(tx, port_id, revision)
         if gone := readdressing.list_leaving(port, None, ()):
-            await leaving.leave(networks, tx, port, gone)
+            await unknown_guests.hold_left(networks, tx, port, gone)
         servers = await releases.remove_ports(networks, tx, [port])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
@@ -174,7 +174,7 @@ async def _begin(
     async with networks.database.transaction() as tx:
         port = await _lock_for_client(tx, port_id, changes.revision)
         if changes.device_id not in (None, "", port.device_id):
-            await leaving.refuse_plugged(tx, port, changes.device_id)
+            await unknown_guests.refuse_plugged(tx, port, changes.device_id)
         device_owner = port.device_owner if changes.device_owner is None else changes.device_owner
         requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
         if owner is not None and changes.device_id in (None, port.device_id) and changes.host != (port.host or ""):
@@ -253,7 +253,7 @@ async def _write(
     async with telling(networks, tx, [port.id]):
         await resources.update(tx, "port", [change.port])
         if gone := readdressing.list_leaving(port, change.port, change.dropped):
-            await leaving.leave(networks, tx, port, gone)
+            await unknown_guests.hold_left(networks, tx, port, gone)
         if change.port.host != port.host:
             await _move_binding(tx, port, change.port.host, activates=activates)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):

@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.service import Networks, audit_ports, capacity, claims, leaving, notices, releases, subnets
+from roost.network.service import Networks, audit_ports, capacity, claims, notices, releases, subnets, unknown_guests
 from roost.network.store import publications as publication_rows
 from roost.platform.audit import Check
 from roost.platform.drift import Repairs
@@ -41,7 +41,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
     await subnets.finish_spreading(context)
     while await notices.tell(context):
         pass
-    await leaving.give_up(context)
+    await unknown_guests.give_up_left(context)
     done = Reconciled(released=released, abandoned=abandoned, parted=parted)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))

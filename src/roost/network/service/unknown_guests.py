@@ -1,7 +1,8 @@
-"""Hidden ports for guests that the records do not know, so that nobody is given their addresses.
+"""Hidden ports that hold what guests have and no server's port, so that nobody else is given it.
 
-Compute names all guests of a host. A host whose ports are right already costs reads only. The inventories follow from
-these ports: `rules/capacity.py`.
+Of guests that the records do not know: compute names all of a host. A host whose ports are right already costs reads
+only. The inventories follow from these ports: `rules/capacity.py`. Of NICs that servers have lost and their guests may
+still have: such a port inherits what a port gives up, until compute says that the guest is without it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,13 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from roost.network.errors import PortChanged
+from roost.network.errors import PortChanged, PortInUse
 from roost.network.model.networks import SubnetKind
-from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Port
+from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Address, Port
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import requests, uses
 from roost.network.rules.addressing import Demand, parse
+from roost.network.rules.port_bindings import find_plugged
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, addresses, capacity
 from roost.network.store import addresses as address_rows
@@ -30,6 +32,8 @@ from roost.seams import unknown_guests as seam
 
 HOSTS_MAX = 100
 """Hosts that are read together; each is written by itself."""
+PORTS_MAX = 500
+"""Hidden ports that are deleted in one transaction."""
 
 GuestsByHost = Mapping[str, Sequence[seam.UnknownGuest]]
 
@@ -108,7 +112,8 @@ async def _set_host(
     ]
     await resources.delete(tx, "port", sorted(known.keys() - planned.keys()))
     await insert_ports(networks, tx, [port for port in plan.ports if port.id not in known])
-    await store.set_listed(tx, known.keys() | planned.keys(), plan.ports, locked)
+    listing = [(*pair, port.id) for port in plan.ports for pair in port.listed if pair[0] in locked]
+    await store.set_listed(tx, known.keys() | planned.keys(), listing)
     await addresses.take_back(tx, dropped)
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
     listed = (await store.list_listed(tx, [host])).get(host, {})
@@ -119,7 +124,9 @@ async def _set_host(
         if is_planned and listed.get(port.id, {}).get(pair) is False  # listed, in a locked subnet
     ]
     await _take(networks, tx, missing, locked)
-    providers = {item.provider_uuid for item in dropped} | {port.provider_uuid for port, _, _ in missing}
+    providers = {item.provider_uuid for item in dropped} | {
+        locked[subnet_id].provider_uuid for _, subnet_id, _ in missing
+    }
     await publication_rows.want(tx, sorted(providers))
     return list(map(after_hold, plan.answers)), providers
 
@@ -169,3 +176,53 @@ async def _take(
     ]
     given_by_port = await addresses.hand_out(networks, tx, demands)
     assert given_by_port.keys() == {port.id for port, _, _ in missing}, "an address of a pool that no port has is free"
+
+
+async def hold_left(networks: Networks, tx: Connection, port: Port, gone: Sequence[Address]) -> None:
+    """Keep what the guest of a locked port may still have after its change. Locks the addresses' subnets.
+
+    gone: see readdressing.list_leaving. Call it before addresses are taken back.
+    """
+    locked = await address_rows.lock_subnets(tx, {item.subnet_id for item in gone})
+    listed = {(item.subnet_id, item.address): False for item in gone if item.subnet_id in locked}
+    if not listed:
+        return
+    assert port.host is not None, "a port on no host has no guest"
+    hidden = HeldPort(
+        id=networks.env.new_uuid(),
+        network_id=port.network_id,
+        server_id=port.device_id,
+        host=port.host,
+        mac_address="",
+        listed=listed,
+    )
+    await insert_ports(networks, tx, [hidden], of_lost_nics=True)
+    await store.set_listed(tx, [hidden.id], [(*pair, hidden.id) for pair in listed])
+
+
+async def refuse_plugged(tx: Connection, port: Port, server_id: str) -> None:
+    """Raise PortInUse while the guest of another server may still have an address of a locked port."""
+    if (reason := find_plugged(await store.list_plugged(tx, [port.id]), {port.id: server_id}).get(port.id)) is not None:
+        raise PortInUse(reason)
+
+
+async def give_up_left(networks: Networks, server_ids: Sequence[str] | None = None) -> None:
+    """See NicClient.give_up_ports. server_ids: None for all."""
+    async with networks.database.connection() as connection:
+        nics_left = await store.list_left(connection, server_ids)
+    if not nics_left:
+        return
+    states = await networks.compute.get_server_states(sorted({nic.server_id for nic in nics_left}))
+    plugged = {(server_id, host) for server_id, state in states.items() for host in state.hosts_plugged}
+    going = [nic for nic in nics_left if (nic.server_id, nic.host) not in plugged]
+    for start in range(0, len(going), PORTS_MAX):
+        batch = going[start : start + PORTS_MAX]
+        async with networks.database.transaction() as tx:
+            locked = await ports.lock_ports(tx, [nic.port_id for nic in batch])
+            await address_rows.lock_subnets(tx, {subnet_id for nic in batch for subnet_id in nic.subnet_ids})
+            locked = await ports.lock_ports(tx, list(locked))  # R47
+            given_up = [item for port in locked.values() for item in port.addresses]
+            await resources.delete(tx, "port", list(locked))
+            await store.set_listed(tx, locked, [])
+            await addresses.take_back(tx, given_up)
+        await capacity.publish_now(networks, sorted({item.provider_uuid for item in given_up}))

@@ -7,11 +7,11 @@ They are those of guests that the records do not know, until servers adopt them,
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from roost.network.model.unknown_guests import AdoptedPort, HeldPort, LeftNic, Place
+from roost.network.model.unknown_guests import AdoptedPort, LeftNic, Place
 from roost.network.store.addresses import HOLDING, OF_UNKNOWN_GUEST
 from roost.platform.database import Connection
 from roost.platform.grouping import grouped
-from roost.platform.rows import columns_of
+from roost.platform.rows import columns_of, read_row
 
 LIST_PLACES = f"""
 -- network.list_listed_places
@@ -67,23 +67,20 @@ async def list_listed(tx: Connection, hosts: Sequence[str] | None) -> dict[str, 
 
 SET_LISTED = """
 -- network.set_listed_addresses
-WITH wanted AS (
+WITH listed AS (
     SELECT * FROM unnest($2::uuid[], $3::inet[], $4::uuid[]) AS w (subnet_id, address, port_id)
 ), dropped AS (
     DELETE FROM network.listed_address l WHERE l.port_id = ANY($1::uuid[])
-        AND (l.subnet_id, l.address, l.port_id) NOT IN (SELECT subnet_id, address, port_id FROM wanted)
+        AND (l.subnet_id, l.address, l.port_id) NOT IN (SELECT subnet_id, address, port_id FROM listed)
 )
 INSERT INTO network.listed_address (subnet_id, address, port_id)
-SELECT subnet_id, address, port_id FROM wanted WHERE subnet_id = ANY($5::uuid[]) ON CONFLICT DO NOTHING
+SELECT subnet_id, address, port_id FROM listed ON CONFLICT DO NOTHING
 """
 
 
-async def set_listed(
-    tx: Connection, port_ids: Collection[str], wanted: Sequence[HeldPort], subnet_ids: Collection[str]
-) -> None:
-    """Write which addresses the guests of these hidden ports list. Only pairs in these locked subnets are added."""
-    rows = [(*pair, port.id) for port in wanted for pair in port.listed]
-    await tx.execute(SET_LISTED, list(port_ids), *columns_of(rows, 3), list(subnet_ids))
+async def set_listed(tx: Connection, port_ids: Collection[str], listed: Sequence[tuple[str, str, str]]) -> None:
+    """Write what the guests of these hidden ports list: (subnet id, address, port id), in locked subnets."""
+    await tx.execute(SET_LISTED, list(port_ids), *columns_of(listed, 3))
 
 
 NOTE_AS_OF = """
@@ -122,8 +119,9 @@ async def count_held(tx: Connection, network_ids: Sequence[str]) -> dict[str, in
 # While a notice stands, compute has not asked the guest's host for its NICs.
 LIST_LEFT = f"""
 -- network.list_left_ports
-SELECT p.id AS port_id, p.made_for AS server_id, p.host FROM network.port p
-WHERE {HOLDING} AND p.left_at IS NOT NULL AND ($1::uuid[] IS NULL OR p.made_for = ANY($1))
+SELECT p.id AS port_id, p.made_for AS server_id, p.host,
+    ARRAY(SELECT l.subnet_id FROM network.listed_address l WHERE l.port_id = p.id) AS subnet_ids
+FROM network.port p WHERE {HOLDING} AND p.left_at IS NOT NULL AND ($1::uuid[] IS NULL OR p.made_for = ANY($1))
     AND NOT EXISTS (SELECT FROM network.notice n WHERE n.server_id = p.made_for)
 ORDER BY p.left_at, p.id
 """
@@ -131,18 +129,7 @@ ORDER BY p.left_at, p.id
 
 async def list_left(tx: Connection, server_ids: Sequence[str] | None) -> list[LeftNic]:
     """Return the NICs that guests of these servers, None for all, may still have, once compute was told of them."""
-    return [LeftNic(**row) for row in await tx.fetch(LIST_LEFT, server_ids)]
-
-
-LIST_LISTED_SUBNETS = """
--- network.list_left_subnets
-SELECT DISTINCT subnet_id FROM network.listed_address WHERE port_id = ANY($1::uuid[])
-"""
-
-
-async def list_listed_subnets(tx: Connection, port_ids: Collection[str]) -> list[str]:
-    """Return the subnets in which these hidden ports list addresses. They have and get addresses in no others."""
-    return [row["subnet_id"] for row in await tx.fetch(LIST_LISTED_SUBNETS, list(port_ids))]
+    return [read_row(LeftNic, row) for row in await tx.fetch(LIST_LEFT, server_ids)]
 
 
 LIST_PLUGGED = """
