@@ -138,8 +138,8 @@ def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> 
     return tuple(rest)
 
 
-def holds(ranges: Ranges, address: int) -> bool:
-    """Return whether one of the ranges has the address. ranges: joined and in order, for a binary search."""
+def holds(ranges: Sequence[AddressRange], address: int) -> bool:
+    """Return whether one of the ranges has the address. ranges: in order and apart, for a binary search."""
     position = bisect_right(ranges, address, key=lambda item: item.first)
     return position > 0 and address <= ranges[position - 1].last
 

@@ -6,7 +6,7 @@ releases.py.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -100,11 +100,11 @@ async def give(
     errors: dict[str, RoostError] = {}
     demands: list[Demand] = []
     named = _list_named(placings.values())
-    pooled = await store.list_pooled(tx, named) if named else set()
+    pools = await store.list_ranges(tx, "pool", sorted({subnet_id for subnet_id, _ in named})) if named else {}
     for port_id, placing in placings.items():
         try:
             demands_now = requests.demands_today(placing, locked.get(placing.provider_uuid, ()))
-            _refuse_other_pools(placing, pooled)
+            _refuse_other_pools(placing, pools)
             demands += demands_now
         except PortChanged as error:
             errors[port_id] = error
@@ -181,10 +181,11 @@ async def _missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostE
     return IpAddressGenerationFailure(await availability.describe_subnets(tx, provider_uuid, demand.subnet_ids))
 
 
-def _refuse_other_pools(placing: Placing, pooled: Set[tuple[str, int]]) -> None:
+def _refuse_other_pools(placing: Placing, pools: Mapping[str, Sequence[AddressRange]]) -> None:
     """Raise PortChanged where a named address has entered or left the pools since it was planned."""
     for demand in placing.demands:
-        if demand.address is not None and demand.in_pool != ((demand.subnet_ids[0], demand.address) in pooled):
+        pools_now = pools.get(demand.subnet_ids[0], ())
+        if demand.address is not None and demand.in_pool != holds(pools_now, demand.address):
             raise PortChanged(
                 f"The pools of subnet {demand.subnet_ids[0]} changed around {addressing.show(demand.address)}: "
                 "repeat the request."

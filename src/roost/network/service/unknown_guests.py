@@ -15,7 +15,7 @@ from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import HELD_OWNER, VIF_TYPE_BOUND, Address, Port
 from roost.network.model.unknown_guests import HeldPort
 from roost.network.rules import requests, uses
-from roost.network.rules.addressing import Demand, parse
+from roost.network.rules.addressing import Demand, holds, parse
 from roost.network.rules.port_bindings import find_plugged
 from roost.network.rules.unknown_guests import HostPlan, after_hold, is_held, list_pairs, plan_host
 from roost.network.service import Networks, addresses, capacity
@@ -118,10 +118,10 @@ async def _set_host(
     plan = (await _plan(tx, {host: guests}))[host]  # what was dropped may be another guest's now
     listed = (await store.list_listed(tx, [host])).get(host, {})
     missing = [
-        (port, *pair)
+        (port.id, subnet_id, parse(address))
         for port in plan.ports
-        for pair, is_planned in port.listed.items()
-        if is_planned and listed.get(port.id, {}).get(pair) is False  # listed, in a locked subnet
+        for (subnet_id, address), is_planned in port.listed.items()
+        if is_planned and listed.get(port.id, {}).get((subnet_id, address)) is False  # listed, in a locked subnet
     ]
     await _take(networks, tx, missing, locked)
     providers = {item.provider_uuid for item in dropped} | {
@@ -163,19 +163,21 @@ async def insert_ports(
 
 
 async def _take(
-    networks: Networks, tx: Connection, missing: Sequence[tuple[HeldPort, str, str]], locked: Mapping[str, SubnetKind]
+    networks: Networks, tx: Connection, missing: Sequence[tuple[str, str, int]], locked: Mapping[str, SubnetKind]
 ) -> None:
-    """Give ports addresses that no port has. missing: (port, subnet id, address). locked: their subnets, by id."""
-    named = [(subnet_id, parse(address)) for _, subnet_id, address in missing]
-    if not named:
+    """Give ports addresses that no port has. missing: (port id, subnet id, address). locked: their subnets, by id."""
+    if not missing:
         return
-    pooled = {pair for pair in await address_rows.list_pooled(tx, named) if not uses.is_automatic(locked[pair[0]])}
+    subnet_ids = {subnet_id for _, subnet_id, _ in missing if not uses.is_automatic(locked[subnet_id])}
+    pools = await address_rows.list_ranges(tx, "pool", sorted(subnet_ids))
     demands = [
-        Demand(port.id, (subnet_id,), address, (subnet_id, address) in pooled, claimed=False)
-        for (port, _, _), (subnet_id, address) in zip(missing, named, strict=True)
+        Demand(port_id, (subnet_id,), address, holds(pools.get(subnet_id, ()), address), claimed=False)
+        for port_id, subnet_id, address in missing
     ]
     given_by_port = await addresses.hand_out(networks, tx, demands)
-    assert given_by_port.keys() == {port.id for port, _, _ in missing}, "an address of a pool that no port has is free"
+    assert given_by_port.keys() == {port_id for port_id, _, _ in missing}, (
+        "an address of a pool that no port has is free"
+    )
 
 
 async def hold_left(networks: Networks, tx: Connection, port: Port, gone: Sequence[Address]) -> None:

@@ -219,20 +219,6 @@ async def list_taken(tx: Connection, named: Sequence[tuple[str, int]]) -> list[s
     return [row["address"] for row in await tx.fetch(LIST_TAKEN, *_pairs(named))]
 
 
-LIST_POOLED = """
--- network.list_pooled
-SELECT w.subnet_id, w.address FROM unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
-WHERE EXISTS (SELECT FROM network.pool p
-    WHERE p.subnet_id = w.subnet_id AND w.address BETWEEN p.first_address AND p.last_address)
-"""
-
-
-async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return the (subnet id, address) that are in pools."""
-    rows = await tx.fetch(LIST_POOLED, *_pairs(named))
-    return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
-
-
 # Nearly all addresses are marked as in a pool. Only others need their pools read.
 COUNT_HELD = """
 -- network.count_held
