@@ -6,7 +6,7 @@ from tests.network.parts import SLAAC
 
 from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.service import ports
-from roost.network.service.audit_addresses import FREE_RANGES
+from roost.network.service.audit import FREE_RANGES
 from roost.platform.drift import Repairs
 
 POOLS = [("10.0.0.10", "10.0.0.15"), ("10.0.0.20", "10.0.0.24")]

@@ -242,15 +242,6 @@ class Parting(Struct, frozen=True):
         return self.origin is not None and not is_of_server(self.origin.device_owner)
 
 
-class StrayAddress(Struct, frozen=True):
-    """An address whose port or subnet does not exist."""
-
-    subnet_id: str
-    address: str
-    port_id: str
-    subnet_there: bool
-
-
 class Mismarked(Struct, frozen=True):
     """An address that is not marked as it should be."""
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, NetworkNotFound, PortChanged
 from roost.network.model.networks import AddressRange, Subnet, SubnetKind
-from roost.network.model.ports import Address, FreeChange, Given, Port, StrayAddress
+from roost.network.model.ports import Address, FreeChange, Given, Port
 from roost.network.rules import addressing, capacity, port_security, requests, uses
 from roost.network.rules.addressing import Demand, Ranges, holds
 from roost.network.rules.requests import NetworkState, Placing
@@ -192,7 +192,7 @@ def _refuse_other_pools(placing: Placing, pools: Mapping[str, Sequence[AddressRa
             )
 
 
-async def take_back(tx: Connection, dropped: Sequence[Address | StrayAddress]) -> set[str]:
+async def take_back(tx: Connection, dropped: Sequence[Address]) -> set[str]:
     """Take addresses from their ports, which are locked; those in pools become free. Return the providers due by it.
 
     An address that a hidden port lists for its guest becomes that port's. The provider becomes due for publication when

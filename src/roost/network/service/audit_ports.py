@@ -19,7 +19,7 @@ from roost.network.store import audit as store
 from roost.network.store import claims
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.platform.audit import Check, Finding, ReadRows, all_at_once, keys_of, read_pages, stored_pages
+from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerType, covers_allocations
 
 PAGE = 500
@@ -28,8 +28,8 @@ UNREACHED_MAX = 10_000
 PortFindings = Sequence[Finding[str, Port]]
 
 
-def _list_stored(networks: Networks, *, read: ReadRows[str]) -> AsyncIterator[Sequence[str]]:
-    return stored_pages(networks.database, read, str, limit=PAGE)
+def _list_ports(networks: Networks) -> AsyncIterator[Sequence[str]]:
+    return stored_pages(networks.database, store.list_ports, str, limit=PAGE)
 
 
 async def _find_server_ports(networks: Networks, port_ids: Sequence[str]) -> PortFindings:
@@ -73,7 +73,7 @@ async def _settle(networks: Networks, findings: PortFindings) -> list[str]:
 
 
 SERVER_PORTS = Check(
-    pages=partial(_list_stored, read=store.list_server_ports),
+    pages=_list_ports,
     look=_find_server_ports,
     repairs={
         rules.PORT_STRAY: partial(_release, restore=True),
@@ -135,7 +135,7 @@ async def _claim_anew(networks: Networks, findings: ClaimFindings) -> list[str]:
 CLAIM_KINDS = (rules.PORT_CLAIM_SMALL, rules.PORT_CLAIM_LARGE, rules.PORT_CLAIM_IDLE, rules.PORT_CLAIM_STRAY)
 REPAIRS = dict.fromkeys(CLAIM_KINDS, _claim_anew)
 SHORT_CLAIMS = Check(
-    pages=partial(_list_stored, read=store.list_holders),
+    pages=_list_ports,
     look=partial(_find_claims, is_right=covers_allocations),
     repairs=REPAIRS,
     twice=True,

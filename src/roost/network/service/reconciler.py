@@ -54,14 +54,12 @@ async def _publish(context: Networks) -> None:
         due = await publication_rows.list_due(connection)
     try:
         await capacity.publish_due(context, sorted(due))
-        return
     except Conflict:
-        pass
-    for provider_uuid in sorted(due):
-        try:
-            await capacity.publish_due(context, [provider_uuid])
-        except Conflict as refusal:
-            log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
+        for provider_uuid in sorted(due):
+            try:
+                await capacity.publish_due(context, [provider_uuid])
+            except Conflict as refusal:
+                log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
 
 
 async def _count_repaired(check: Check[Networks, Any, Any, Any], networks: Networks) -> int:

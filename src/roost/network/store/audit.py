@@ -2,22 +2,21 @@
 
 from collections.abc import Sequence
 
-from roost.network.model.ports import FreeState, StrayAddress
+from roost.network.model.ports import Address, FreeState
 from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC, list_ranges
 from roost.network.store.networks import PROVIDERS
 from roost.platform.database import Connection
 
-LIST_HOLDERS = """
--- network.audit_holders
-SELECT DISTINCT port_id FROM network.address WHERE claimed AND ($1::uuid IS NULL OR port_id > $1)
-ORDER BY port_id LIMIT $2
+LIST_PORTS = """
+-- network.audit_ports
+SELECT id FROM network.port WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2
 """
 
 
-async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """Return a page of the ports with addresses that a claim should count, by id. Some may not exist any more."""
-    return [row["port_id"] for row in await tx.fetch(LIST_HOLDERS, after or None, limit)]
+async def list_ports(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """Return a page of all ports, hidden ones too, by id."""
+    return [row["id"] for row in await tx.fetch(LIST_PORTS, after or None, limit)]
 
 
 LIST_CLAIMS = """
@@ -61,7 +60,8 @@ async def list_unreached(tx: Connection, *, limit: int) -> list[tuple[str, str, 
 # A row and the row that it is joined with are written in one transaction, so that one statement sees both.
 LIST_STRAYS = """
 -- network.audit_addresses
-SELECT a.subnet_id, a.address, a.port_id, s.id IS NOT NULL AS subnet_there
+SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for,
+    coalesce(s.provider_uuid::text, '') AS provider_uuid
 FROM network.address a
 LEFT JOIN network.port p ON p.id = a.port_id
 LEFT JOIN network.subnet s ON s.id = a.subnet_id
@@ -70,9 +70,12 @@ ORDER BY a.subnet_id, a.address LIMIT $1
 """
 
 
-async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | None = None) -> list[StrayAddress]:
-    """Return the first addresses whose port or subnet does not exist. Reads every address, or those of the ports."""
-    return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit, port_ids)]
+async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | None = None) -> list[Address]:
+    """Return the first addresses whose port or subnet does not exist; without a subnet, none has a provider: "".
+
+    Reads every address, or those of the ports.
+    """
+    return [Address(**row) for row in await tx.fetch(LIST_STRAYS, limit, port_ids)]
 
 
 LIST_FREE = f"""
@@ -101,17 +104,3 @@ async def list_free(tx: Connection, *, after: str, limit: int, ids: Sequence[str
         FreeState(**row, pools=tuple(pools.get(subnet_id, ())), free=tuple(free.get(subnet_id, ())))
         for subnet_id, row in zip(read, rows, strict=True)
     ]
-
-
-LIST_SERVER_PORTS = """
--- network.audit_server_ports
-SELECT p.id FROM network.port p
-WHERE ($1::uuid IS NULL OR p.id > $1) AND p.device_id <> ''
-    AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')
-ORDER BY p.id LIMIT $2
-"""
-
-
-async def list_server_ports(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """Return a page of the ports that belong to servers, by id."""
-    return [row["id"] for row in await tx.fetch(LIST_SERVER_PORTS, after or None, limit)]
