@@ -95,13 +95,12 @@ async def _set_host(
     if not await store.is_newest(tx, host, datetime.fromtimestamp(as_of, UTC)):  # R46
         return (await _plan(tx, {host: guests}))[host].answers, set()
     listed = (await store.list_listed(tx, [host])).get(host, {})
-    known = await ports.lock_ports(tx, list(listed))
+    await ports.lock_ports(tx, list(listed))
     places = await store.list_places(tx, list_pairs(guests))
-    subnet_ids = {item.subnet_id for port in known.values() for item in port.addresses}
-    subnet_ids |= {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}
+    subnet_ids = {subnet_id for pairs in listed.values() for subnet_id, _ in pairs}  # a port has none that is not there
     subnet_ids |= {place.subnet_id for some in places.values() for place in some}
-    locked = await address_rows.lock_subnets(tx, sorted(subnet_ids))
-    known = await ports.lock_ports(tx, list(known))  # R47
+    locked = await address_rows.lock_subnets(tx, subnet_ids)
+    known = await ports.lock_ports(tx, list(listed))  # R47
     plan = (await _plan(tx, {host: guests}))[host]
     planned = {port.id: port for port in plan.ports}
     dropped = [
@@ -124,9 +123,8 @@ async def _set_host(
         if is_planned and listed.get(port.id, {}).get((subnet_id, address)) is False  # listed, in a locked subnet
     ]
     await _take(networks, tx, missing, locked)
-    providers = {item.provider_uuid for item in dropped} | {
-        locked[subnet_id].provider_uuid for _, subnet_id, _ in missing
-    }
+    subnets_changed = {item.subnet_id for item in dropped} | {subnet_id for _, subnet_id, _ in missing}
+    providers = {locked[subnet_id].provider_uuid for subnet_id in subnets_changed}
     await publication_rows.want(tx, sorted(providers))
     return list(map(after_hold, plan.answers)), providers
 

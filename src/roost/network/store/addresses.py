@@ -23,34 +23,28 @@ OF_UNKNOWN_GUEST = f"({HOLDING} AND p.left_at IS NULL)"
 AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
     OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
 
-_KINDS = f"SELECT {', '.join(SubnetKind.__struct_fields__)} FROM network.subnet"  # noqa: S608 - names of fields
+LOCK_SUBNETS = f"""
+-- network.lock_subnets
+SELECT {", ".join(SubnetKind.__struct_fields__)} FROM network.subnet
+WHERE id = ANY($1::uuid[]) OR provider_uuid = ANY($2::uuid[]) OR network_id = ANY($3::uuid[])
+ORDER BY id FOR NO KEY UPDATE
+"""  # noqa: S608 - names of fields
 
-LOCK_PROVIDER_SUBNETS = f"""
--- network.lock_provider_subnets
-{_KINDS} WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
-"""
+
+async def lock_subnets(
+    tx: Connection, ids: Collection[str], provider_uuids: Sequence[str] = (), network_ids: Sequence[str] = ()
+) -> dict[str, SubnetKind]:
+    """Lock these subnets, and all of the providers and of the networks; return those that exist, by id."""
+    rows = await tx.fetch(LOCK_SUBNETS, list(ids), provider_uuids, network_ids)
+    return {row["id"]: read_row(SubnetKind, row) for row in rows}
 
 
 async def lock_provider_subnets(
     tx: Connection, provider_uuids: Sequence[str], network_ids: Sequence[str] = ()
 ) -> dict[str, tuple[SubnetKind, ...]]:
     """Lock all subnets of the providers, and of the networks; return provider UUID -> its subnets, by id."""
-    subnets: dict[str, tuple[SubnetKind, ...]] = {}
-    for row in await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids, network_ids):
-        subnet = read_row(SubnetKind, row)
-        subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
-    return subnets
-
-
-LOCK_SUBNETS = f"""
--- network.lock_subnets
-{_KINDS} WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
-"""
-
-
-async def lock_subnets(tx: Connection, ids: Collection[str]) -> dict[str, SubnetKind]:
-    """Lock subnets; return those that exist, by id."""
-    return {row["id"]: read_row(SubnetKind, row) for row in await tx.fetch(LOCK_SUBNETS, sorted(ids))}
+    locked = (await lock_subnets(tx, (), provider_uuids, network_ids)).values()
+    return {uuid: tuple(subnets) for uuid, subnets in grouped((item.provider_uuid, item) for item in locked).items()}
 
 
 LIST_FREE = """
