@@ -6,7 +6,6 @@ server's and are claimed. A guest may also have addresses of a port that its ser
 """
 
 import uuid
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
@@ -21,7 +20,6 @@ from roost.network.rules import addressing, capacity, segments
 from roost.network.rules.capacity import claim_of
 from roost.platform.structs import copy_as
 from roost.seams import unknown_guests as seam
-from roost.seams.placement import IPV4_ADDRESS
 
 
 class HostPlan(Struct, frozen=True):
@@ -196,9 +194,8 @@ def plan_adoption(
 def claims_of(plan: AdoptionPlan) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, dict[str, int]]]]:
     """Return what the server itself claims of flat networks' pools, and what each adopted port claims, by port id."""
     on_flat = [item for port in plan.adopted if port.nic_tag is not None for item in port.addresses]
-    amounts = Counter(item.provider_uuid for item in on_flat if item.in_pool)
     by_port = {port.id: claim for port in plan.adopted if (claim := claim_of(port.addresses))}
-    return {uuid: {IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}, by_port
+    return claim_of(replace(item, claimed=item.in_pool) for item in on_flat), by_port
 
 
 def without_reserved(source: ProviderSource, adopted: Iterable[AdoptedPort]) -> ProviderSource:

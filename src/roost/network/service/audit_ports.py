@@ -29,7 +29,7 @@ PortFindings = Sequence[Finding[str, Port]]
 
 
 def _list_ports(networks: Networks) -> AsyncIterator[Sequence[str]]:
-    return stored_pages(networks.database, store.list_ports, str, limit=PAGE)
+    return stored_pages(networks.database, port_rows.list_ids, str, limit=PAGE)
 
 
 async def _find_server_ports(networks: Networks, port_ids: Sequence[str]) -> PortFindings:

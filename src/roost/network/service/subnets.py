@@ -124,7 +124,7 @@ async def spread(networks: Networks, subnet: Subnet) -> None:
     after, building = "", False
     while True:
         async with networks.database.transaction() as tx:
-            page = await port_rows.list_network_ports(tx, subnet.network_id, after=after, limit=PORTS_PAGE)
+            page = await port_rows.list_ids(tx, after=after, limit=PORTS_PAGE, network_id=subnet.network_id)
             if not page:
                 if not building:
                     await store.finish_spreading(tx, subnet.id)

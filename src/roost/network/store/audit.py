@@ -1,4 +1,4 @@
-"""SQL of the network's audit: pages of what it looks at, and rows that no foreign key checks."""
+"""SQL of the network's audit: what it looks at and nobody else reads, and rows that no foreign key checks."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,6 @@ from roost.network.rules.uses import class_of
 from roost.network.store.addresses import AUTOMATIC, list_ranges
 from roost.network.store.networks import PROVIDERS
 from roost.platform.database import Connection
-
-LIST_PORTS = """
--- network.audit_ports
-SELECT id FROM network.port WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2
-"""
-
-
-async def list_ports(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """Return a page of all ports, hidden ones too, by id."""
-    return [row["id"] for row in await tx.fetch(LIST_PORTS, after or None, limit)]
-
 
 LIST_CLAIMS = """
 -- network.audit_claims

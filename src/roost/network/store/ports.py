@@ -150,15 +150,16 @@ async def part(tx: Connection, partings: Sequence[Parting]) -> None:
     await tx.execute(PART_PORTS, *columns_of(rows, 5), [item.port_id for item in partings if item.ends_moves])
 
 
-LIST_NETWORK_PORTS = """
--- network.list_network_ports
-SELECT id FROM network.port WHERE network_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3
+LIST_IDS = """
+-- network.list_port_ids
+SELECT id FROM network.port WHERE {condition} AND ($1::uuid IS NULL OR id > $1) ORDER BY id LIMIT $2
 """
 
 
-async def list_network_ports(tx: Connection, network_id: str, *, after: str, limit: int) -> list[str]:
-    """Return the ids of the network's ports above `after` ("" for the first), in order."""
-    return [row["id"] for row in await tx.fetch(LIST_NETWORK_PORTS, network_id, after or None, limit)]
+async def list_ids(tx: Connection, *, after: str, limit: int, network_id: str | None = None) -> list[str]:
+    """Return the ids above `after` ("" for the first) of all ports, or the network's, hidden ones too; in order."""
+    condition, chosen = ("true", []) if network_id is None else ("network_id = $3", [network_id])
+    return [row["id"] for row in await tx.fetch(LIST_IDS.format(condition=condition), after or None, limit, *chosen)]
 
 
 SETTLE_PORTS = f"""
