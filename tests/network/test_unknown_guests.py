@@ -1,12 +1,15 @@
 """Addresses of guests that the records do not know: nobody is given them, and nobody claims them."""
 
 import asyncio
+import contextvars
 import itertools
 import uuid
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.blocked import until_blocked
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
 from tests.next_call import before
@@ -22,9 +25,9 @@ from roost.network.model.ports import HELD_OWNER, FixedIpRequest, Port, PortFilt
 from roost.network.model.unknown_guests import Place
 from roost.network.rules import capacity
 from roost.network.rules.unknown_guests import after_hold, canonical, is_held, list_pairs, plan_host
-from roost.network.service import audit, ports, subnets
+from roost.network.service import audit, ports, subnets, unknown_guests
 from roost.network.service.reconciler import reconcile_once
-from roost.network.store import addresses, publications
+from roost.network.store import addresses, publications, resources
 from roost.network.store import networks as network_rows
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
@@ -284,6 +287,43 @@ async def test_what_a_port_gives_up_while_its_guest_goes_is_free(cloud: Cloud) -
     await reconcile_once(cloud.networks)
     assert await cloud.used(rack.id) == (1, 1)
     await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_what_a_port_gives_up_once_its_guests_hidden_port_goes_is_free(cloud: Cloud, is_left: bool) -> None:
+    """R47, a moment later: the subnets are locked while the hidden port is deleted, also that of a lost NIC."""
+    network, _ = await cloud.routed("10.1.0.0/30")
+    port = await make(cloud, network, host="h1")
+    if is_left:
+        async with cloud.networks.database.transaction() as tx:
+            of_server = replace(port, device_id=GUEST)
+            await unknown_guests.hold_left(cloud.networks, tx, of_server, port.addresses)
+    else:
+        await hold(cloud, guest("10.1.0.2"))
+    deleting: list[asyncio.Task[None]] = []
+
+    async def delete() -> None:
+        work = ports.delete_port(cloud.networks, port.id)
+        deleting.append(asyncio.create_task(work, context=contextvars.Context()))
+        await until_blocked(cloud.networks.database, 1)
+
+    before(resources, "delete", delete)
+    await (unknown_guests.give_up_left(cloud.networks) if is_left else hold(cloud))
+    await asyncio.gather(*deleting)
+    assert (await make(cloud, network, "10.1.0.2", host="h1")).addresses[0].claimed
+    await reconcile_once(cloud.networks)
+    await assert_sound(cloud)
+
+
+async def test_an_address_of_a_subnet_that_was_made_meanwhile_is_held_the_next_time(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/28")
+    await cloud.client.set_hosts({"h1": []})
+    before(addresses, "lock_subnets", partial(cloud.subnet, network, "10.0.1.0/28"))
+    for expected in (["10.0.0.2"], ["10.0.0.2", "10.0.1.2"]):
+        await hold(cloud, guest("10.0.0.2", "10.0.1.2"))
+        (port,) = await ports.list_ports(cloud.networks, PortFilter(hidden=True))
+        assert [item.address for item in port.addresses] == expected
+        await assert_books_agree(cloud.networks.database)
 
 
 async def test_what_an_unknown_guest_gives_up_another_hosts_guest_holds(cloud: Cloud) -> None:
