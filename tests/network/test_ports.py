@@ -18,6 +18,7 @@ from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFil
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import reconcile_once
+from roost.network.store import ports as port_rows
 from roost.seams.network import Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 
 
@@ -229,3 +230,18 @@ async def test_conductors_clients_and_reconcilers_at_once_leave_sound_books(clou
     await reconcile_once(cloud.networks)
     assert [await cloud.used(segment.id) for segment in segments] == [(29, 0), (29, 0)]
     await assert_sound(cloud)
+
+
+async def test_to_lock_a_port_by_its_id_looks_at_no_hidden_ports(cloud: Cloud) -> None:
+    """A condition that nothing fulfils implies that of any index, so PostgreSQL may read a whole one for it."""
+    network = await cloud.plain("10.0.0.0/29")
+    port = await create(cloud, network)
+    statements: list[Any] = []
+    async with cloud.networks.database.transaction() as tx:
+        with tx.query_logger(statements.append):
+            assert list(await port_rows.lock_ports(tx, [port.id])) == [port.id]
+        await tx.execute("SET LOCAL enable_seqscan = off")
+        for item in statements:
+            plan = await tx.fetchval(f"EXPLAIN (FORMAT JSON) {item.query}", *item.args)
+            assert "port_pkey" in plan
+            assert "port_unknown_guest" not in plan

@@ -24,14 +24,17 @@ _COLUMNS.append("""coalesce((
 
 LOCK_PORTS = """
 -- network.lock_ports
-SELECT id FROM network.port WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
-ORDER BY id FOR NO KEY UPDATE
+SELECT id FROM network.port WHERE id = ANY($1::uuid[]) {or_of_servers} ORDER BY id FOR NO KEY UPDATE
 """
+_OR_OF_SERVERS = "OR (device_id = ANY($2::text[]) AND device_id <> '')"
 
 
 async def lock_ports(tx: Connection, ids: Sequence[str], server_ids: Sequence[str] = ()) -> dict[str, Port]:
     """Lock the ports with these ids, and all that belong to these servers; return those that exist, by id."""
-    locked = tuple(row["id"] for row in await tx.fetch(LOCK_PORTS, ids, server_ids))
+    # Without servers not a word of them: what none is equal to, PostgreSQL may look for among all hidden ports.
+    statement = LOCK_PORTS.format(or_of_servers=_OR_OF_SERVERS if server_ids else "")
+    rows = await tx.fetch(statement, ids, *([server_ids] if server_ids else []))
+    locked = tuple(row["id"] for row in rows)
     return {port.id: port for port in await list_ports(tx, PortFilter(ids=locked, hidden=True))}
 
 
