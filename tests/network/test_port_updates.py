@@ -144,6 +144,19 @@ async def test_a_distributed_services_port_may_be_on_several_segments(cloud: Clo
     await sound(cloud, changed)
 
 
+async def test_a_port_that_was_a_distributed_services_goes_where_a_host_reaches_all_its_segments(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    port = await create(cloud, network, "10.1.0.2", device_owner="network:distributed")
+    port = await update(cloud, port, fixed_ips=named("10.1.0.2", "10.2.0.2"))
+    port = await update(cloud, port, device_owner="")
+    await cloud.client.set_hosts({"both": ["rack1", "rack2"]})
+    bound = await update(cloud, port, host="both")
+    assert (bound.host, of(bound)) == ("both", ["10.1.0.2", "10.2.0.2"])
+    with pytest.raises(FixedIpsSubnetsNotOnSameSegment):
+        await update(cloud, bound, fixed_ips=named("10.1.0.2", "10.2.0.2"))
+    await sound(cloud, bound)
+
+
 async def test_fixed_ips_without_a_host_are_given_on_a_routed_network(cloud: Cloud) -> None:
     """LP 1844124: an update of fixed_ips failed where the port had no host. LP 1695740: named ones were lost."""
     network, _ = await cloud.routed("10.1.0.0/29")

@@ -92,7 +92,8 @@ def plan_change(
         ).placings
     placing = placings[0] if placings else None
     matched = settle(changed, matched, placing)
-    refuse_spread(port, matched.kept, placing)
+    if fixed_ips is not None:
+        refuse_spread(port, matched.kept, placing)
     if changed.host not in (None, port.host):
         requests.refuse_host(changed, matched.kept, state)
     claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
