@@ -26,7 +26,7 @@ COLLECTIONS = {
 
 
 class Extension(Struct, forbid_unknown_fields=True):
-    """One extension, on which clients may rely. Source of names and dates: the upstream extensions of these aliases."""
+    """One extension, on which clients may rely."""
 
     alias: str
     name: str
@@ -35,6 +35,7 @@ class Extension(Struct, forbid_unknown_fields=True):
     links: list[Any] = []
 
 
+# Source of names and dates: the upstream extensions of these aliases.
 EXTENSIONS = (
     Extension("agent", "agent", "2013-02-03T10:00:00-00:00",
         "The agents of hosts are listed; nobody changes them here."),
