@@ -98,51 +98,23 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
     return [answer for answer in answers if isinstance(answer, Port)]
 
 
-async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
-    """Change a port as a client.
-
-    A port that is bound for the first time gets its address. Fixed IPs that the changes name are assigned.
-
-    Raises AddressesWithheld, PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it,
-    while the guest of another server has it, or for another host than its server's, InvalidInput, PortChanged,
-    DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired, PortBound, what requests.plan_addresses,
-    readdressing.refuse_spread and requests.refuse_host raise, IpAddressAlreadyAllocated, IpAddressGenerationFailure,
-    MacAddressInUse.
-    """
-    try:
-        return await change_port(networks, port_id, changes)
-    except asyncpg.UniqueViolationError as error:
-        raise MacAddressInUse(f"The mac address {changes.mac_address} is in use in the port's network.") from error
-
-
-async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
-    """Delete any port that clients see, a server's too: unassign its addresses, then give its claim back.
-
-    An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
-
-    revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
-    """
-    async with networks.database.transaction() as tx:
-        port = await _lock_shown(tx, port_id, revision)
-        if gone := readdressing.list_leaving(port, None, ()):
-            await unknown_guests.hold_left(networks, tx, port, gone)
-        servers = await releases.remove_ports(networks, tx, [port])
-    crash_point("port.after-unassign")
-    await notices.tell_now(networks, servers)
-    await releases.work_off_now(networks, [port_id])
-
-
 Owner = tuple[str, bool]
 """The device that has a port, and whether it is a server of this cloud."""
 _Written = tuple[Port, list[str]]
 """The port after a change, and the servers to be told."""
 
 
-async def change_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> Port:
-    """Change a port as a client, and return it; see update_port.
+async def update_port(networks: Networks, port_id: str, changes: PortChanges, *, activates: bool = False) -> Port:
+    """Change a port as a client, and return it.
 
-    activates: the inactive binding on the host becomes the active one, and the active one becomes inactive. Raises
-    asyncpg's UniqueViolationError for a MAC address that another port has.
+    A port that is bound for the first time gets its address. Fixed IPs that the changes name are assigned.
+    activates: the inactive binding on the host becomes the active one, and the active one becomes inactive.
+
+    Raises AddressesWithheld, PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it,
+    while the guest of another server has it, or for another host than its server's, InvalidInput, PortChanged,
+    DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired, PortBound, what requests.plan_addresses,
+    readdressing.refuse_spread and requests.refuse_host raise, IpAddressAlreadyAllocated, IpAddressGenerationFailure,
+    MacAddressInUse.
     """
     if changes.fixed_ips is not None or changes.host:
         await refuse_while_recovering(networks)
@@ -161,6 +133,23 @@ async def change_port(networks: Networks, port_id: str, changes: PortChanges, *,
         crash_point("port.after-unassign")
         await releases.work_off_now(networks, [port_id])
     return port
+
+
+async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
+    """Delete any port that clients see, a server's too: unassign its addresses, then give its claim back.
+
+    An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
+
+    revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
+    """
+    async with networks.database.transaction() as tx:
+        port = await _lock_shown(tx, port_id, revision)
+        if gone := readdressing.list_leaving(port, None, ()):
+            await unknown_guests.hold_left(networks, tx, port, gone)
+        servers = await releases.remove_ports(networks, tx, [port])
+    crash_point("port.after-unassign")
+    await notices.tell_now(networks, servers)
+    await releases.work_off_now(networks, [port_id])
 
 
 @after_releases
@@ -251,7 +240,11 @@ async def _write(
     providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
-        await resources.update(tx, "port", [change.port])
+        try:
+            await resources.update(tx, "port", [change.port])
+        except asyncpg.UniqueViolationError as error:
+            text = f"The mac address {change.port.mac_address} is in use in the port's network."
+            raise MacAddressInUse(text) from error
         if gone := readdressing.list_leaving(port, change.port, change.dropped):
             await unknown_guests.hold_left(networks, tx, port, gone)
         if change.port.host != port.host:
@@ -358,7 +351,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
             await resources.touch(tx, "port", [port_id])
             return
     try:
-        await change_port(networks, port_id, PortChanges(host="", revision=port.revision))
+        await update_port(networks, port_id, PortChanges(host="", revision=port.revision))
     except RevisionNumberConstraintFailed as error:  # the caller named none
         raise PortChanged(f"Port {port_id} changed while it was being unbound: repeat the request.") from error
 
@@ -370,7 +363,7 @@ async def activate_binding(networks: Networks, port_id: str, host: str) -> Bindi
 
     Raises PortNotCompute, PortBindingNotFound, PortBindingAlreadyActive, and what update_port raises.
     """
-    return (await change_port(networks, port_id, PortChanges(host=host), activates=True)).binding
+    return (await update_port(networks, port_id, PortChanges(host=host), activates=True)).binding
 
 
 async def _list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
