@@ -127,14 +127,6 @@ async def give_one(
         raise error
 
 
-async def give_automatic(tx: Connection, automatic: Sequence[Given]) -> list[Given]:
-    """Give ports addresses that follow from their MACs, in locked subnets; return those that were given.
-
-    An address that some port has already stays with it.
-    """
-    return await store.insert(tx, automatic)
-
-
 async def hand_out(
     networks: Networks,
     tx: Connection,
@@ -145,9 +137,9 @@ async def hand_out(
 ) -> dict[str, list[Given]]:
     """Give ports addresses; return by port id those of each that got all that it demands. The subnets are locked.
 
-    automatic: addresses that follow from MACs, for ports that demand nothing or get it; see give_automatic.
-    building: the addresses are the builds' of the ports' servers until they settle. Raises IpAddressAlreadyAllocated
-    for a taken address outside the pools.
+    automatic: addresses that follow from MACs, for ports that demand nothing or get it; one that some port has already
+    stays with it. building: the addresses are the builds' of the ports' servers until they settle.
+    Raises IpAddressAlreadyAllocated for a taken address outside the pools.
     """
     answers: list[Given | None] = []
     if demands:
@@ -225,7 +217,7 @@ async def take_back(tx: Connection, dropped: Sequence[Address]) -> set[str]:
     return providers
 
 
-async def renew_automatic(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
+async def renew_automatic(networks: Networks, tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
     """Replace the port's EUI-64 addresses after its MAC address changed, or after it stopped being a router's.
 
     port: the locked port after the change, with the addresses that stay otherwise. behind: their locked subnets.
@@ -236,7 +228,7 @@ async def renew_automatic(tx: Connection, port: Port, behind: Sequence[SubnetKin
         return
     gone = [item for item in port.addresses if item.subnet_id in automatic]
     await take_back(tx, gone)
-    await give_automatic(tx, uses.automatic(port, behind))
+    await hand_out(networks, tx, (), uses.automatic(port, behind))
 
 
 async def hand_over(tx: Connection, addresses: Sequence[Address]) -> None:

@@ -4,7 +4,7 @@ The ports of a set are written by one transaction. Until then intents say that a
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -210,27 +210,22 @@ async def _insert_all(
     ids = [making.draft.id for making in makings]
     async with telling(networks, tx, ids):
         ports_written = await addresses.insert_ports(networks, tx, [making.draft for making in makings])
-        _raise_mac_in_use([making.draft for making in makings if making.draft.id not in ports_written])
+        for draft in (making.draft for making in makings if making.draft.id not in ports_written):
+            if not draft.mac_address:
+                raise MacAddressInUse("No free MAC address was found: repeat the request.")
+            text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
+            raise MacAddressInUse(text)
         automatic = [
             item
             for making in makings
             if making.placing is not None
             for item in uses.automatic(ports_written[making.draft.id], locked.get(making.placing.provider_uuid, ()))
         ]
-        await addresses.give_automatic(tx, automatic)
+        await addresses.hand_out(networks, tx, (), automatic)
     await notices.note(tx, ports_written.values())
     if not locked:
         return ports_written
     return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(ids)))}
-
-
-def _raise_mac_in_use(drafts_left: Iterable[Port]) -> None:
-    """Raise MacAddressInUse for the first port, if any, that could not be written."""
-    for draft in drafts_left:
-        if not draft.mac_address:
-            raise MacAddressInUse("No free MAC address was found: repeat the request.")
-        text = f"The mac address {draft.mac_address} is in use in network {draft.network_id}: choose another."
-        raise MacAddressInUse(text)
 
 
 def _draft(networks: Networks, request: PortRequest) -> Port:

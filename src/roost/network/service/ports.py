@@ -258,7 +258,7 @@ async def _write(
         if renews:
             providers_kept = {item.provider_uuid for item in change.port.addresses}
             subnets = [subnet for uuid in providers_kept for subnet in locked.get(uuid, ())]
-            await addresses.renew_automatic(tx, change.port, subnets)
+            await addresses.renew_automatic(networks, tx, change.port, subnets)
         if change.trims:
             await claim_rows.insert_releases(tx, [port.id])
         is_told = touches_addresses or _list_told(port) != _list_told(change.port)

@@ -2,16 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import structlog
 
-from roost.network.errors import (
-    NetworkNotFound,
-    SubnetInUse,
-    SubnetNotFound,
-)
+from roost.network.errors import NetworkNotFound, SubnetInUse, SubnetNotFound
 from roost.network.model.networks import Subnet, SubnetChanges, SubnetRequest
 from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import addressing, uses
@@ -136,9 +132,10 @@ async def spread(networks: Networks, subnet: Subnet) -> None:
             if not await address_rows.lock_subnets(tx, [subnet.id]):
                 return  # it was deleted meanwhile
             automatic = [item for port in ports for item in uses.automatic(port, [subnet])]
-            got = {item.port_id for item in await addresses.give_automatic(tx, automatic)}
-            await resources.touch(tx, "port", sorted(got))
-            servers = await notices.note(tx, [port for port in ports if port.id in got])
+            given_by_port = await addresses.hand_out(networks, tx, (), automatic)
+            changed = [port for port in ports if given_by_port.get(port.id)]
+            await resources.touch(tx, "port", [port.id for port in changed])
+            servers = await notices.note(tx, changed)
         await notices.tell_now(networks, servers)
 
 
@@ -220,14 +217,15 @@ async def take(
     Claims that are due for release are released before a refusal. Raises the refusal in place of CapacityInUse.
     """
     try:
-        await capacity.take(networks, provider_uuids, change)
+        await _take_after_releases(networks, provider_uuids, change)
     except CapacityInUse:
-        await releases.work_off(networks)
-        try:
-            await capacity.take(networks, provider_uuids, change)
-        except CapacityInUse:
-            await capacity.publish(networks, provider_uuids)
-            raise refusal from None
+        await capacity.publish(networks, provider_uuids)
+        raise refusal from None
+
+
+_take_after_releases = retried(CapacityInUse, most=2, between=lambda _, networks: releases.work_off(networks))(
+    capacity.take
+)
 
 
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
@@ -265,9 +263,10 @@ class _PortsJoined(SubnetInUse):
 
 @retried(_PortsJoined, most=ROUNDS_MAX)
 async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: int | None) -> None:
-    """Delete a subnet whose addresses follow from MACs, with these addresses.
+    """Delete a subnet whose addresses follow from MACs, with these addresses. Raises as delete_subnet does.
 
     Ports are locked before subnets. A port that gets an address in between is locked by the next attempt.
+    Source of what keeps it: Neutron, _remove_subnet_ip_allocations_from_ports.
     """
     subnet_id = subnet_read.id
     async with networks.database.transaction() as tx:
@@ -277,7 +276,16 @@ async def _delete_automatic(networks: Networks, subnet_read: Subnet, revision: i
         if not ports_locked.keys() >= set(await address_rows.list_subnet_ports(tx, [subnet_id])):
             raise _PortsJoined(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
         await _delete(tx, subnet)
-        servers = await _drop_addresses(tx, subnet, ports_locked.values())
+        losing = [port for port in ports_locked.values() if any(item.subnet_id == subnet_id for item in port.addresses)]
+        routers = [port.id for port in losing if port.device_owner in uses.INTERFACE_OWNERS]
+        if routers:
+            more = f" and {len(routers) - 1} more" if len(routers) > 1 else ""
+            raise SubnetInUse(f"Router ports have addresses in subnet {subnet_id}: delete {routers[0]}{more} first.")
+        dropped = [item for port in losing for item in port.addresses if item.subnet_id == subnet_id]
+        await addresses.take_back(tx, dropped)
+        # A port that a build holds keeps its revision, so the build goes on.
+        await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
+        servers = await notices.note(tx, losing)
         await publication_rows.want(tx, [subnet.provider_uuid])
     await notices.tell_now(networks, servers)
     await capacity.publish(networks, [subnet.provider_uuid])
@@ -288,26 +296,6 @@ async def _delete(tx: Connection, subnet: Subnet) -> None:
     await resources.delete(tx, "subnet", [subnet.id])
     await resources.touch(tx, "network", [subnet.network_id])
     await notice_rows.note_networks(tx, [subnet.network_id] if subnet.segment_id else [])
-
-
-async def _drop_addresses(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
-    """Delete all addresses of a subnet that was deleted in this transaction. Return the servers to be told.
-
-    ports: all that have addresses in it, locked before. A port that a build holds keeps its revision, so the build
-    goes on.
-    Raises SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
-    """
-    losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
-    routers = [port.id for port in losing if port.device_owner in uses.INTERFACE_OWNERS]
-    if routers:
-        raise SubnetInUse(
-            f"Router ports have addresses in subnet {subnet.id}: delete {routers[0]}"
-            + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
-        )
-    gone = [item for port in losing for item in port.addresses if item.subnet_id == subnet.id]
-    await addresses.take_back(tx, gone)
-    await resources.touch(tx, "port", [port.id for port in losing if port.reserved_from is None])
-    return await notices.note(tx, losing)
 
 
 async def _lock_subnet(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
