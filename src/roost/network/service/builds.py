@@ -18,7 +18,7 @@ from roost.network.rules.requests import Placing
 from roost.network.service import Networks, addresses, availability, notices, quotas, releases
 from roost.network.service.claims import Intents
 from roost.network.service.notices import telling
-from roost.network.service.releases import ReleasesPending, after_releases
+from roost.network.service.releases import after_releases, list_claiming
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources
 from roost.network.store import networks as store
@@ -220,13 +220,11 @@ async def _reserve_batch(
         pools = await list_pools(tx, known.values())
         async with telling(networks, tx, ids):
             ports_locked = await ports.lock_ports(tx, ids)
-            releasing, claiming = await claims.list_busy(tx, ids)
-            if releasing:
-                raise ReleasesPending(releasing)
+            claiming = await list_claiming(tx, ids)
             refused = await _list_refused(tx, servers, pools)
             now = networks.env.now()
             decided = port_bindings.decide_reservations(
-                servers, known, ports_locked, claiming.keys(), refused, now=now, placed=placed, make=make
+                servers, known, ports_locked, claiming, refused, now=now, placed=placed, make=make
             )
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
@@ -322,8 +320,9 @@ async def bind_batch(
         }
         revisions = await ports.bind(tx, going)
         # Who is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
-        refused = [bind for bind in binds if bind.port_id not in going]
-        await resources.touch(tx, "port", [bind.port_id for bind in refused if _is_current(bind, ports_locked)])
+        refused = [bind for bind in binds if bind.port_id not in going and is_of(bind, ports_locked)]
+        current = [bind.port_id for bind in refused if ports_locked[bind.port_id].revision == bind.revision]
+        await resources.touch(tx, "port", current)
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):
@@ -337,9 +336,9 @@ async def bind_batch(
     return final
 
 
-def _is_current(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
-    port = ports_locked.get(bind.port_id)
-    return port is not None and port.device_id == bind.server_id and port.revision == bind.revision
+def is_of(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
+    """Return whether the port of a bind exists and is the bind's server's."""
+    return bind.port_id in ports_locked and ports_locked[bind.port_id].device_id == bind.server_id
 
 
 async def _lock_providers(

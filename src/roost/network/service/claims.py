@@ -179,21 +179,19 @@ async def claim(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing 
     crash_point("port.before-claim")
     while waiting := [want for want in wants if want.port_id not in answers and untried[want.port_id]]:
         placings = {want.port_id: _take_best(addresses_left, untried[want.port_id]) for want in waiting}
-        claiming = [want for want in waiting if placings[want.port_id].claimed]
-        groups = []
-        for want in claiming:
-            allocations = add_allocations(want.claim_held, placings[want.port_id].claim)
-            generation = generations.get(want.port_id)
-            groups.append(ClaimGroup((port_claim(want.port_id, want.project_id, allocations, generation),)))
-        results = await networks.placement.claim(groups) if groups else []
-        results_by_port = dict(zip((want.port_id for want in claiming), results, strict=True))
+        groups: dict[str, ClaimGroup] = {}
         for want in waiting:
-            result = results_by_port.get(want.port_id)
-            if not isinstance(result, Refused):
-                answers[want.port_id] = placings[want.port_id]
-            elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in result.shortfalls):
-                text = f"Port {want.port_id} is being claimed for by somebody else: repeat the request."
-                answers[want.port_id] = PortChanged(text)
+            if claim_new := placings[want.port_id].claim:
+                allocations = add_allocations(want.claim_held, claim_new)
+                claim_wanted = port_claim(want.port_id, want.project_id, allocations, generations.get(want.port_id))
+                groups[want.port_id] = ClaimGroup((claim_wanted,))
+        results = await networks.placement.claim(list(groups.values())) if groups else []
+        refused = {port_id: item for port_id, item in zip(groups, results, strict=True) if isinstance(item, Refused)}
+        answers |= {port_id: placing for port_id, placing in placings.items() if port_id not in refused}
+        for port_id, item in refused.items():
+            if any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in item.shortfalls):
+                text = f"Port {port_id} is being claimed for by somebody else: repeat the request."
+                answers[port_id] = PortChanged(text)
     crash_point("port.after-claim")
     return answers | await _describe_exhausted(networks, [want for want in wants if want.port_id not in answers])
 

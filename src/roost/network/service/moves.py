@@ -12,7 +12,7 @@ from roost.network.rules import port_bindings, segments
 from roost.network.rules.capacity import claim_while_readdressed
 from roost.network.service import Networks, addresses, builds, releases
 from roost.network.service.notices import telling
-from roost.network.service.releases import ReleasesPending, after_releases
+from roost.network.service.releases import after_releases, list_claiming
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims, ports, resources
 from roost.network.store import networks as network_rows
@@ -22,12 +22,15 @@ from roost.seams import network as seam
 from roost.seams.placement import ConsumerState, covers_allocations
 
 
+@after_releases
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
-    """See MoveClient.read_ports."""
+    """See MoveClient.read_ports. None of the ports' claims is being given back (R41)."""
     async with networks.database.connection() as connection:
         known = await network_rows.list_networks(connection, builds.list_network_ids(servers))
         pools = await builds.list_pools(connection, known)
-    ports_read = await _read_released(networks, tuple(server.server_id for server in servers))
+        server_ids = tuple(server.server_id for server in servers)
+        ports_read = await ports.list_ports(connection, PortFilter(device_ids=server_ids, hidden=True))
+        await list_claiming(connection, [port.id for port in ports_read])
     answers = []
     for server in servers:
         order = [nic.port_id_of(server.server_id) for nic in server.nics]
@@ -37,17 +40,6 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
         views = tuple(builds.view_port(port, server, pools) for port in own_ports)
         answers.append(seam.EnsuredPorts(server.server_id, views))
     return answers
-
-
-@after_releases
-async def _read_released(networks: Networks, server_ids: tuple[str, ...]) -> list[Port]:
-    """Return the servers' ports once none of their claims is being given back (R41)."""
-    async with networks.database.connection() as connection:
-        ports_read = await ports.list_ports(connection, PortFilter(device_ids=server_ids, hidden=True))
-        releasing, _claiming = await claims.list_busy(connection, [port.id for port in ports_read])
-    if releasing:
-        raise ReleasesPending(releasing)
-    return ports_read
 
 
 async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -94,7 +86,7 @@ async def return_ports(
         hosts_unreached = {
             bind.port_id: bind.host
             for bind, answer in zip(binds, answers, strict=True)
-            if isinstance(answer, seam.BindRefused) and not answer.changed and _is_of(bind, ports_locked)
+            if isinstance(answer, seam.BindRefused) and not answer.changed and builds.is_of(bind, ports_locked)
         }
         ids = sorted(hosts_unreached)
         addresses_new = {
@@ -116,11 +108,6 @@ async def return_ports(
         for port_id, revision in revisions.items()
     }
     return [bound.get(answer.port_id, answer) for answer in answers]
-
-
-def _is_of(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
-    port = ports_locked.get(bind.port_id)
-    return port is not None and port.device_id == bind.server_id
 
 
 async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:

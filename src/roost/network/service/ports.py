@@ -47,7 +47,7 @@ from roost.network.rules.revisions import pick, pick_revision
 from roost.network.service import Networks, addresses, creations, notices, releases, unknown_guests
 from roost.network.service.claims import Intents, refuse_while_recovering
 from roost.network.service.notices import telling
-from roost.network.service.releases import ReleasesPending, after_releases
+from roost.network.service.releases import after_releases, list_claiming
 from roost.network.store import addresses as address_rows
 from roost.network.store import claims as claim_rows
 from roost.network.store import ports as port_rows
@@ -156,10 +156,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
 async def _begin(
     networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
 ) -> tuple[PortChange, _Written | None]:
-    """Write a change that needs no claim. Open an intent for one that does; nothing is written then.
-
-    Raises ReleasesPending while the port's claim is being given back.
-    """
+    """Write a change that needs no claim. Open an intent for one that does; nothing is written then."""
     async with networks.database.transaction() as tx:
         port = await _lock_for_client(tx, port_id, changes.revision)
         if changes.device_id not in (None, "", port.device_id):
@@ -168,9 +165,7 @@ async def _begin(
         requests.refuse_surplus(changes.fixed_ips, device_owner, most=networks.settings.max_fixed_ips_per_port)
         if owner is not None and changes.device_id in (None, port.device_id) and changes.host != (port.host or ""):
             _refuse_host_change(port, owner)
-        releasing, _claiming = await claim_rows.list_busy(tx, [port_id])
-        if releasing:
-            raise ReleasesPending(releasing)
+        await list_claiming(tx, [port_id])
         if activates:
             changes = await _activation(tx, port, changes.host or "")
         changed = readdressing.apply_changes(port, changes)

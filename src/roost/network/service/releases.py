@@ -43,6 +43,14 @@ after_releases = retried(
 """Repeats an operation that raises ReleasesPending, once these releases are worked off."""
 
 
+async def list_claiming(tx: Connection, port_ids: Sequence[str]) -> Set[str]:
+    """Return the ports that have an open intent. Raises ReleasesPending while the claim of some is being given back."""
+    releasing, tickets = await claims.list_busy(tx, port_ids)
+    if releasing:
+        raise ReleasesPending(releasing)
+    return tickets.keys()
+
+
 async def remove_ports(networks: Networks, tx: Connection, ports_locked: Sequence[Port]) -> list[str]:
     """Delete locked ports with their addresses, and order their claims' release. Return the servers to be told."""
     ids = [port.id for port in ports_locked]
