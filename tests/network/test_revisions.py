@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.network.parts import a_network
 
 from roost.network.errors import NetworkNotFound, RevisionNumberConstraintFailed
-from roost.network.rules.revisions import pick, pick_revision
+from roost.network.service import pick, pick_revision
 
 
 @pytest.mark.parametrize(("wanted", "refused"), [(None, False), (3, False), (2, True), (4, True), (0, True)])

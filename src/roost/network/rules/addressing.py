@@ -180,11 +180,6 @@ def parse_range(first: str, last: str) -> AddressRange:
     return AddressRange(parse(first), parse(last))
 
 
-def parse_ranges(firsts: Iterable[str], lasts: Iterable[str]) -> tuple[AddressRange, ...]:
-    """Return the ranges between each first address and the last one beside it. Raises InvalidInput."""
-    return tuple(map(parse_range, firsts, lasts))
-
-
 def show(address: int) -> str:
     """Return an address as people write it."""
     return str(ipaddress.IPv4Address(address) if address <= IPV4_MAX else ipaddress.IPv6Address(address))

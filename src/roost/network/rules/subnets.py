@@ -39,9 +39,6 @@ SERVICE_TYPES_MAX = 64
 SERVICE_TYPE_PREFIXES = ("compute:", "network:", "neutron:", "baremetal:")
 MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 
-CHANGEABLE = ("name", "description", "enable_dhcp")
-"""Attributes that are written as a client gives them."""
-
 
 class SubnetPlan(Struct, frozen=True):
     """A checked subnet."""
@@ -87,7 +84,14 @@ def refuse_new(network: Network, subnet: Subnet, peers: Sequence[Subnet], segmen
     flat.refuse_subnet(network, subnet)
     links.refuse_small_mtu(network.mtu, [subnet])
     _refuse_wrong_segment(network, subnet, peers, segments)
-    _refuse_overlap(subnet, peers)
+    if len(peers) >= SUBNETS_MAX:
+        raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
+    for peer in peers:
+        if addressing.overlap(subnet.cidr, peer.cidr):
+            raise InvalidInput(
+                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with another "
+                f"subnet: {peer.id} ({peer.cidr})."
+            )
 
 
 def decide_update(
@@ -108,7 +112,8 @@ def decide_update(
     NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
     """
     gateway_ip = _gateway(subnet, changes, gateway_port)
-    fields = {name: value for name in CHANGEABLE if (value := getattr(changes, name)) is not None}
+    as_given = ("name", "description", "enable_dhcp")
+    fields = {name: value for name in as_given if (value := getattr(changes, name)) is not None}
     pools = _pools(subnet, changes, gateway_ip)
     segment_id = _segment(subnet, changes, network, peers, segments)
     if changes.dns_nameservers is not None:
@@ -345,11 +350,7 @@ def plan_pools(cidr: str, gateway: int | None, pools: Sequence[AddressRange]) ->
 def _refuse_wrong_segment(
     network: Network, subnet: Subnet, peers: Sequence[Subnet], segments: Mapping[str, Segment]
 ) -> None:
-    """Raise why the subnet cannot be on the segment that it names, or on none.
-
-    peers: the network's subnets. segments: by id, the subnet's if it exists. Raises
-    SubnetsNotAllAssociatedWithSegments, SegmentNotFound, NetworkIdsDontMatch.
-    """
+    """Raise why the subnet cannot be on the segment that it names, or on none."""
     segmented = any(peer.segment_id is not None for peer in peers)
     peers_routed = [peer for peer in peers if not uses.needs_no_segment(peer)]
     exempt = subnet.segment_id is None and uses.needs_no_segment(subnet)
@@ -372,17 +373,6 @@ def _refuse_other_segment(segment_id: str | None, network: Network, segments: Ma
         raise SegmentNotFound(f"Segment {segment_id} could not be found.")
     if segments[segment_id].network_id != network.id:
         raise NetworkIdsDontMatch(f"Segment {segment_id} is not of network {network.id}.")
-
-
-def _refuse_overlap(subnet: Subnet, peers: Sequence[Subnet]) -> None:
-    if len(peers) >= SUBNETS_MAX:
-        raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
-    for peer in peers:
-        if addressing.overlap(subnet.cidr, peer.cidr):
-            raise InvalidInput(
-                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with another "
-                f"subnet: {peer.id} ({peer.cidr})."
-            )
 
 
 def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange]:

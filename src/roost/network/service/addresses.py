@@ -16,8 +16,7 @@ from roost.network.model.ports import Address, FreeChange, Given, Port
 from roost.network.rules import addressing, capacity, port_security, requests, uses
 from roost.network.rules.addressing import Demand, Ranges, holds
 from roost.network.rules.requests import NetworkState, Placing
-from roost.network.rules.revisions import pick
-from roost.network.service import Networks, availability
+from roost.network.service import Networks, availability, pick
 from roost.network.store import addresses as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows

@@ -263,14 +263,9 @@ def _take_best(addresses_left: AddressesLeft, untried: list[Placing]) -> Placing
 
 
 async def _describe_exhausted(networks: Networks, wants: Sequence[Want]) -> dict[str, Placing | RoostError]:
-    texts: dict[tuple[str, ...], str] = {}
-    answers: dict[str, Placing | RoostError] = {}
-    for want in wants:
-        providers = tuple(dict.fromkeys(placing.provider_uuid for placing in want.placings))
-        if providers not in texts:
-            texts[providers] = await availability.describe_claims(networks, providers)
-        answers[want.port_id] = IpAddressGenerationFailure(texts[providers])
-    return answers
+    tried = {want.port_id: tuple(dict.fromkeys(item.provider_uuid for item in want.placings)) for want in wants}
+    texts = {providers: await availability.describe_claims(networks, providers) for providers in set(tried.values())}
+    return {port_id: IpAddressGenerationFailure(texts[providers]) for port_id, providers in tried.items()}
 
 
 def _too_late(port_id: str) -> PortChanged:

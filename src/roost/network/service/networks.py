@@ -23,8 +23,7 @@ from roost.network.model.networks import (
     SegmentRequest,
 )
 from roost.network.rules import flat, links, uses
-from roost.network.rules.revisions import pick, pick_revision
-from roost.network.service import Networks, capacity, quotas
+from roost.network.service import Networks, capacity, pick, pick_revision, quotas
 from roost.network.service.capacity import Taken
 from roost.network.service.subnets import take
 from roost.network.store import addresses, ports, resources
@@ -158,8 +157,7 @@ async def delete_network(networks: Networks, network_id: str, *, revision: int |
 async def _lock_unused(tx: Connection, network_id: str, revision: int | None) -> tuple[Network, list[str]]:
     """Lock the network and its subnets; return it and the providers that it may have.
 
-    Nobody gets addresses of it before the transaction ends.
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse.
+    Nobody gets addresses of it before the transaction ends. Raises as delete_network does.
     """
     network = await _lock_network(tx, network_id, revision)
     port_count, nics_held = await ports.count(tx, network_id)

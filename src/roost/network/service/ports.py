@@ -43,8 +43,16 @@ from roost.network.rules import readdressing, requests
 from roost.network.rules.capacity import claim_of
 from roost.network.rules.readdressing import PortChange
 from roost.network.rules.requests import Placing
-from roost.network.rules.revisions import pick, pick_revision
-from roost.network.service import Networks, addresses, creations, notices, releases, unknown_guests
+from roost.network.service import (
+    Networks,
+    addresses,
+    creations,
+    notices,
+    pick,
+    pick_revision,
+    releases,
+    unknown_guests,
+)
 from roost.network.service.claims import Intents, refuse_while_recovering
 from roost.network.service.notices import telling
 from roost.network.service.releases import after_releases, list_claiming
@@ -138,9 +146,8 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
 async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
     """Delete any port that clients see, a server's too: unassign its addresses, then give its claim back.
 
-    An ACTIVE server loses the NIC. A build that holds the port ends in ERROR.
-
-    revision: None for any. Raises PortNotFound, RevisionNumberConstraintFailed.
+    An ACTIVE server loses the NIC. A build that holds the port ends in ERROR. revision: None for any.
+    Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
         port = await _lock_shown(tx, port_id, revision)

@@ -13,8 +13,7 @@ from roost.network.model.ports import Port, PortFilter
 from roost.network.rules import addressing, uses
 from roost.network.rules import subnets as rules
 from roost.network.rules.capacity import changes_capacity, counts
-from roost.network.rules.revisions import pick, pick_revision
-from roost.network.service import Networks, addresses, capacity, notices, quotas, releases
+from roost.network.service import Networks, addresses, capacity, notices, pick, pick_revision, quotas, releases
 from roost.network.service.capacity import CapacityInUse, Taken
 from roost.network.store import addresses as address_rows
 from roost.network.store import networks as store
@@ -54,9 +53,8 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
 async def create_subnets(networks: Networks, wanted: Sequence[SubnetRequest]) -> list[Subnet]:
     """Keep new subnets that rules.plan_subnet has checked, all or none; return them in order.
 
-    Their pools are capacity when the call returns. A call that is cancelled keeps none. Raises NetworkNotFound,
-    NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
-    OverQuota.
+    Their pools are capacity when the call returns. A call that is cancelled keeps none. Raises NetworkNotFound, what
+    rules.refuse_new raises, OverQuota.
     """
     new = networks.stamp(Subnet, wanted)
     providers = sorted({subnet.provider_uuid for subnet in new})

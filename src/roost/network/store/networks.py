@@ -282,7 +282,7 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
 
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
-    pools = addressing.parse_ranges(fields.pop("firsts"), fields.pop("lasts"))
+    pools = tuple(map(addressing.parse_range, fields.pop("firsts"), fields.pop("lasts")))
     return read_row(Subnet, fields, "host_routes", pools=pools)
 
 
