@@ -96,13 +96,8 @@ def changes_capacity(before: Subnet, after: Subnet) -> bool:
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
     """Return the claim of a port with these addresses; empty if none of them is claimed."""
-    claim: dict[str, dict[str, int]] = {}
-    for item in addresses:
-        if item.claimed:
-            resources = claim.setdefault(item.provider_uuid, {})
-            name = uses.class_of(addressing.version_of(addressing.parse(item.address)))
-            resources[name] = resources.get(name, 0) + 1
-    return claim
+    numbers = ((item.provider_uuid, addressing.parse(item.address)) for item in addresses if item.claimed)
+    return add_allocations(*({uuid: {uses.class_of(addressing.version_of(number)): 1}} for uuid, number in numbers))
 
 
 def claim_while_readdressed(addresses: Iterable[Address], bind: PortBind) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, Provider, ProviderSource
 from roost.network.model.unknown_guests import Place
+from roost.platform.grouping import grouped
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import SEGMENT_NAME
 
@@ -68,13 +69,9 @@ def find_refusal(host_name: str, host: Host | None, provider: Provider) -> str |
 
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
     """Return host name -> the UUIDs of the sources' host aggregates that the host should be in."""
-    by_cell: dict[str, set[str]] = {}
-    by_physical_network: dict[str | None, set[str]] = {}
-    for source in sources:
-        reached = by_physical_network.setdefault(source.physical_network, set())
-        if source.cell is not None:
-            reached = by_cell.setdefault(source.cell, set())
-        reached.add(host_aggregate(source).uuid)
+    places = {(source.cell, source.physical_network, host_aggregate(source).uuid) for source in sources}
+    by_cell = grouped((cell, uuid) for cell, _, uuid in places)
+    by_physical_network = grouped((name, uuid) for cell, name, uuid in places if cell is None)
     return {
         host.name: frozenset(by_cell.get(host.cell, ())).union(
             *(by_physical_network.get(name, ()) for name in (None, *host.physical_networks))

@@ -21,7 +21,7 @@ from roost.platform.structs import copy_as
 from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 Row = TypeVar("Row")
-Resource = TypeVar("Resource", Network, Segment, Subnet, Port)
+Revised = TypeVar("Revised", Network, Segment, Subnet, Port)
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 
 
@@ -46,7 +46,7 @@ class Networks:
     outbox: Outbox | None = None
     recovery_seen: tuple[datetime | None, str | None] = (None, None)
 
-    def stamp(self, kind: type[Resource], requests: Sequence[Struct]) -> list[Resource]:
+    def stamp(self, kind: type[Revised], requests: Sequence[Struct]) -> list[Revised]:
         """Return the requested resources, each with a new id and the time now. kind: that of the requests."""
         now = self.env.now()
         return [
@@ -62,8 +62,8 @@ def pick(rows: Sequence[Row], missing: type[NotFound], title: str, resource_id: 
 
 
 def pick_revision(
-    rows: Sequence[Resource], missing: type[NotFound], title: str, resource_id: str, revision: int | None
-) -> Resource:
+    rows: Sequence[Revised], missing: type[NotFound], title: str, resource_id: str, revision: int | None
+) -> Revised:
     """Return the only row that was read. Raises `missing`, RevisionNumberConstraintFailed. revision: None for any."""
     row = pick(rows, missing, title, resource_id)
     if revision not in (None, row.revision):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from roost.network.model.networks import Agent, ListQuery
 from roost.network.service import Networks, lists
 from roost.network.store import networks as store
+from roost.seams.compute import HostHeartbeat
 
 AGENTS_AT_ONCE = 500
 """How many agents are read at a time, until one is alive."""
@@ -15,12 +16,9 @@ async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
     async with networks.database.connection() as connection:
         hosts = await store.list_agents(connection, ids)
     heartbeats = await networks.compute.get_heartbeats([host.name for _, host in hosts])
-    agents = []
-    for agent_id, host in hosts:
-        heartbeat = heartbeats.get(host.name)
-        seen_at, alive = (heartbeat.seen_at, heartbeat.up) if heartbeat else (None, False)
-        agents.append(Agent(id=agent_id, host=host, seen_at=seen_at, alive=alive))
-    return agents
+    never = HostHeartbeat(seen_at=None, up=False)
+    beats = [(agent_id, host, heartbeats.get(host.name, never)) for agent_id, host in hosts]
+    return [Agent(id=agent_id, host=host, seen_at=beat.seen_at, alive=beat.up) for agent_id, host, beat in beats]
 
 
 async def is_any_alive(networks: Networks) -> bool:

@@ -4,8 +4,7 @@ The ports of a set are written by one transaction. Until then intents say that a
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -52,33 +51,32 @@ async def make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool
     A call that fails or is cancelled leaves nothing: its ports may be made again one by one.
     """
     makings = [_Making(request, _draft(networks, request)) for request in wanted]
-    async with _taking_back(networks, makings), Intents(networks) as intents:
-        ports_written = await _plan(networks, makings, intents, whole=whole)
-        if intents.tickets:
-            await _claim(networks, makings, whole=whole)
-            ports_written = await _write(networks, makings, intents, whole=whole)
-            crash_point("port.after-assign")
-            unused = [making.draft.id for making in makings if making.error is not None and making.placing is not None]
-            await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in unused})
-        await notices.tell_now(networks, notices.servers_of(ports_written.values()))
+    try:
+        async with Intents(networks) as intents:
+            ports_written = await _plan(networks, makings, intents, whole=whole)
+            if intents.tickets:
+                await _claim(networks, makings, whole=whole)
+                ports_written = await _write(networks, makings, intents, whole=whole)
+                crash_point("port.after-assign")
+                unused = {making.draft.id for making in makings if making.error is not None and making.placing}
+                await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in unused})
+            await notices.tell_now(networks, notices.servers_of(ports_written.values()))
+    except BaseException:
+        await _take_back(networks, makings)
+        raise
     return [making.error or ports_written[making.draft.id] for making in makings]
 
 
-@asynccontextmanager
-async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
-    """Delete the ports that were written, if the block fails or is cancelled. Their intents see to their claims."""
+async def _take_back(networks: Networks, makings: Sequence[_Making]) -> None:
+    """Delete the ports that were written before their request failed or was cancelled. Intents see to their claims."""
     try:
-        yield
-    except BaseException:
-        try:
-            async with networks.database.transaction() as tx:
-                ports_locked = await port_rows.lock_ports(tx, sorted(making.draft.id for making in makings))
-                servers = await releases.remove_ports(networks, tx, list(ports_locked.values())) if ports_locked else []
-            await notices.tell_now(networks, servers)
-            await releases.work_off_now(networks, list(ports_locked))
-        except RoostError as error:
-            log.warning("deleting the ports of a failed request failed", reason=str(error))
-        raise
+        async with networks.database.transaction() as tx:
+            ports_locked = await port_rows.lock_ports(tx, sorted(making.draft.id for making in makings))
+            servers = await releases.remove_ports(networks, tx, list(ports_locked.values())) if ports_locked else []
+        await notices.tell_now(networks, servers)
+        await releases.work_off_now(networks, list(ports_locked))
+    except RoostError as error:
+        log.warning("deleting the ports of a failed request failed", reason=str(error))
 
 
 def _going(makings: Sequence[_Making]) -> list[_Making]:

@@ -216,8 +216,7 @@ async def _insert_segments(tx: Connection, new: Sequence[Segment]) -> None:
         msgspec.structs.replace(segment, created_at=segment.created_at + timedelta(microseconds=index))
         for index, segment in enumerate(new)
     ]
-    if ordered:
-        await resources.insert(tx, "segment", ordered)
+    await resources.insert(tx, "segment", ordered)
 
 
 async def _with_links(tx: Connection, networks_read: Sequence[Network]) -> list[Network]:
