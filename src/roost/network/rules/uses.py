@@ -4,11 +4,11 @@ Source: Neutron's subnet service types and its IPv6 modes. In SLAAC and DHCPv6-s
 EUI-64.
 """
 
-import ipaddress
 from collections.abc import Iterable
 
 from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import Given, Port
+from roost.network.rules.addressing import block_range
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 from roost.seams.service_types import SERVER_OWNERS, serves
 
@@ -70,4 +70,4 @@ def eui64(cidr: str, mac_address: str) -> int:
     """Return the address of a /64 that is derived from a MAC address. Source: RFC 4291, appendix A."""
     octets = bytes.fromhex(mac_address.replace(":", ""))
     identifier = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
-    return int(ipaddress.IPv6Network(cidr).network_address) + int.from_bytes(identifier)
+    return block_range(cidr).first + int.from_bytes(identifier)

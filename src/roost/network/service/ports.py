@@ -377,7 +377,5 @@ async def _list_bindings_of(tx: Connection, port: Port) -> list[Binding]:
 
 def _pick_binding(port_id: str, host: str, bindings: Sequence[Binding]) -> Binding:
     """Return the binding that is on the host. Raises PortBindingNotFound."""
-    for binding in bindings:
-        if binding.host == host:
-            return binding
-    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")
+    on_host = [binding for binding in bindings if binding.host == host]
+    return pick(on_host, PortBindingNotFound, f"Binding for port {port_id} for host", host)

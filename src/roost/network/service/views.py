@@ -9,7 +9,7 @@ from roost.network.rules import capacity, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.rules.nics import describe_nic
 from roost.network.rules.segments import find_gaps
-from roost.network.service import Networks
+from roost.network.service import Networks, pick
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
@@ -54,11 +54,9 @@ async def find_networks(networks: Networks, refs: Sequence[str]) -> list[seam.Ne
     for ref in refs:
         matches = [network_id for network_id, _ in known if network_id == ref]
         matches = matches or [network_id for network_id, name in known if name == ref]
-        if not matches:
-            raise NetworkNotFound(f"Network {ref} could not be found.")
         if len(matches) > 1:
             raise Conflict(f"{len(matches)} networks are called {ref}: expected the id of one: {', '.join(matches)}.")
-        ids += matches
+        ids.append(pick(matches, NetworkNotFound, "Network", ref))
     views = await get_networks(networks, ids)
     return [views[network_id] for network_id in ids]
 
