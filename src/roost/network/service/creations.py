@@ -55,8 +55,8 @@ async def make(networks: Networks, wanted: Sequence[PortRequest], *, whole: bool
         async with Intents(networks) as intents:
             ports_written = await _plan(networks, makings, intents, whole=whole)
             if intents.tickets:
-                await _claim(networks, makings, whole=whole)
-                ports_written = await _write(networks, makings, intents, whole=whole)
+                await _claim(networks, makings)
+                ports_written = await _write(networks, _going(makings, whole=whole), intents, whole=whole)
                 crash_point("port.after-assign")
                 unused = {making.draft.id for making in makings if making.error is not None and making.placing}
                 await claims.abandon(networks, {port_id: intents.tickets[port_id] for port_id in unused})
@@ -79,15 +79,11 @@ async def _take_back(networks: Networks, makings: Sequence[_Making]) -> None:
         log.warning("deleting the ports of a failed request failed", reason=str(error))
 
 
-def _going(makings: Sequence[_Making]) -> list[_Making]:
-    """Return those that are not refused so far."""
-    return [making for making in makings if making.error is None]
-
-
-def _raise_first_error(makings: Sequence[_Making]) -> None:
-    """Raise the first port's error, if any."""
-    for error in (making.error for making in makings if making.error is not None):
+def _going(makings: Sequence[_Making], *, whole: bool = False) -> list[_Making]:
+    """Return those that are not refused so far. whole: raise the first port's error, if any."""
+    for error in (making.error for making in makings if whole and making.error is not None):
         raise error
+    return [making for making in makings if making.error is None]
 
 
 async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool) -> Mapping[str, Port]:
@@ -109,9 +105,7 @@ async def _plan(networks: Networks, makings: Sequence[_Making], intents: Intents
             except RoostError as error:
                 making.error = error
         await _keep_quotas(networks, tx, makings, whole=whole)
-        if whole:
-            _raise_first_error(makings)
-        going = _going(makings)
+        going = _going(makings, whole=whole)
         await intents.open(tx, [making.draft.id for making in going if making.placings])
         return {} if intents.tickets else await _insert_all(networks, tx, going)
 
@@ -148,8 +142,8 @@ async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Ma
         making.error = None if reason is None else OverQuota(reason)
 
 
-async def _claim(networks: Networks, makings: Sequence[_Making], *, whole: bool) -> None:
-    """Claim one of its placings for each port that needs some. whole: raise the first port's error, if any."""
+async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
+    """Claim one of its placings for each port that needs some."""
     wants = [
         Want(port_id=making.draft.id, project_id=making.draft.project_id, placings=making.placings)
         for making in _going(makings)
@@ -162,22 +156,17 @@ async def _claim(networks: Networks, makings: Sequence[_Making], *, whole: bool)
             making.error = answer
         else:
             making.placing = answer
-    if whole:
-        _raise_first_error(makings)
 
 
 async def _write(
     networks: Networks, makings: Sequence[_Making], intents: Intents, *, whole: bool
 ) -> Mapping[str, Port]:
-    """Close all intents, and write the ports with the addresses that are claimed for them; return these, by id.
-
-    whole: raise the first port's error, if any, and write none.
-    """
+    """Close all intents, and write the ports with the addresses that are claimed for them; return these, by id."""
     async with networks.database.transaction() as tx:
         kept = await network_rows.lock_network_ids(
             tx, sorted({making.draft.network_id for making in makings}), "existence"
         )
-        for making in _going(makings):
+        for making in makings:
             if making.draft.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.draft.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings, whole=whole)
@@ -189,9 +178,7 @@ async def _write(
         errors |= await addresses.give(networks, tx, placings, locked)
         for making in _going(makings):
             making.error = errors.get(making.draft.id)
-        if whole:
-            _raise_first_error(makings)
-        return await _insert_all(networks, tx, _going(makings), locked)
+        return await _insert_all(networks, tx, _going(makings, whole=whole), locked)
 
 
 async def _insert_all(
