@@ -52,8 +52,7 @@ list_segments = reading(store.list_segments)
 async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) -> list[Network]:
     """Keep new networks, all or none; return them in order. Each link of a network becomes a segment.
 
-    Raises InvalidInput for a flat network with provider attributes, OverQuota, SegmentsContainDuplicateEntry,
-    VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    Raises InvalidInput for a flat network with provider attributes, OverQuota, what links.refuse_taken raises.
     """
     new = networks.stamp(Network, wanted)
     for network in new:
@@ -101,7 +100,7 @@ async def create_segments(networks: Networks, wanted: Sequence[SegmentRequest]) 
     A segment's provider and host aggregate are made with its first subnet.
 
     Raises NetworkNotFound, InvalidInput for a flat network, SubnetsNotAllAssociatedWithSegments when the network has
-    subnets without a segment, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    subnets without a segment, what links.refuse_taken raises.
     """
     new = networks.stamp(Segment, wanted)
     async with networks.database.transaction() as tx:

@@ -119,9 +119,8 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
     activates: the inactive binding on the host becomes the active one, and the active one becomes inactive.
 
     Raises AddressesWithheld, PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it,
-    while the guest of another server has it, or for another host than its server's, InvalidInput, PortChanged,
-    DuplicateAddressPairInRequest, AddressPairAndPortSecurityRequired, PortBound, what requests.plan_addresses,
-    readdressing.refuse_spread and requests.refuse_host raise, IpAddressAlreadyAllocated, IpAddressGenerationFailure,
+    while the guest of another server has it, or for another host than its server's, PortChanged, what
+    readdressing.apply_changes and plan_change raise, IpAddressAlreadyAllocated, IpAddressGenerationFailure,
     MacAddressInUse.
     """
     if changes.fixed_ips is not None or changes.host:
