@@ -57,8 +57,8 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
         raise PublicationPending from error
 
 
-async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None = None) -> set[str]:
-    """Publish the providers that are due and leased by nobody, at most BATCH_MAX. provider_uuids: None for any.
+async def publish_due(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
+    """Publish those of the providers that are due and leased by nobody, at most BATCH_MAX.
 
     Return the providers that should be deleted but are in use, so that they stay. Raises TimeoutError when the ledger
     or the host aggregates take longer than the lease allows.

@@ -27,8 +27,7 @@ UPDATE network.publication p
 SET lease_owner = $2, lease_until = clock_timestamp() + make_interval(secs => $3)
 FROM (
     SELECT provider_uuid FROM network.publication
-    WHERE ($1::uuid[] IS NULL OR provider_uuid = ANY($1)) AND wanted > published
-        AND (lease_until IS NULL OR lease_until < now())
+    WHERE provider_uuid = ANY($1::uuid[]) AND wanted > published AND (lease_until IS NULL OR lease_until < now())
     ORDER BY provider_uuid LIMIT $4 FOR UPDATE SKIP LOCKED
 ) due
 WHERE p.provider_uuid = due.provider_uuid
@@ -37,9 +36,9 @@ RETURNING p.provider_uuid, p.wanted
 
 
 async def lease(
-    tx: Connection, provider_uuids: Sequence[str] | None, *, owner: str, lease_s: float, limit: int
+    tx: Connection, provider_uuids: Sequence[str], *, owner: str, lease_s: float, limit: int
 ) -> dict[str, int]:
-    """Lease due publications that nobody has leased (R10); return provider UUID -> the state wanted.
+    """Lease those of the due publications that nobody has leased (R10); return provider UUID -> the state wanted.
 
     The lease runs from this statement, not from the start of the transaction: its owner reads its clock before it.
     """
