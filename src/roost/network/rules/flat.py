@@ -6,7 +6,7 @@ and memory; the address then comes from the pool that was claimed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
@@ -118,11 +118,9 @@ def show_claim(held: Allocations, providers: Set[str]) -> str:
     return show_allocations(claim) if claim else "none"
 
 
-def pool_names(pools: Iterable[Subnet]) -> dict[str, str]:
+def pool_names(pools: Sequence[Subnet]) -> dict[str, str]:
     """Return subnet id -> the name of the pool: its cell, with the CIDR when the cell has several pools."""
-    listed = list(pools)
-    cells = [pool.cell for pool in listed]
+    cells = [pool.cell for pool in pools]
     return {
-        pool.id: pool.cell or pool.id if cells.count(pool.cell) == 1 else f"{pool.cell} ({pool.cidr})"
-        for pool in listed
+        pool.id: pool.cell or pool.id if cells.count(pool.cell) == 1 else f"{pool.cell} ({pool.cidr})" for pool in pools
     }

@@ -60,10 +60,9 @@ def apply_changes(port: Port, changes: PortChanges) -> Port:
     if changes.host is not None:
         fields |= {"host": changes.host or None, "vif_type": vif_type_of(changes.host)}
     changed = replace(with_changes(port, changes), **fields)
-    if changed.allowed_address_pairs:
-        pairs = port_security.with_own_mac(changed.allowed_address_pairs, changed.mac_address)
-        changed = replace(changed, allowed_address_pairs=pairs)
-        port_security.refuse_pairs_unsecured(pairs, is_secured=changed.port_security_enabled)
+    pairs = port_security.with_own_mac(changed.allowed_address_pairs, changed.mac_address)
+    port_security.refuse_pairs_unsecured(pairs, is_secured=changed.port_security_enabled)
+    changed = replace(changed, allowed_address_pairs=pairs)
     refuse_mac_address(port, changed.mac_address)
     return changed
 

@@ -99,8 +99,7 @@ def plan_addresses(
     """
     state = _for_owner(state, device_owner)
     if fixed_ips is not None and len(fixed_ips) == 0:
-        if state.subnets:
-            _refuse_unconnected(state)
+        _refuse_unconnected(state)
         return AddressPlan(NONE)
     subnets = [subnet for subnet in state.subnets if uses.may_use(subnet, device_owner)]
     if fixed_ips is not None:
@@ -161,10 +160,9 @@ def refuse_surplus(fixed_ips: Sized | None, device_owner: str, *, most: int) -> 
 
 def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
     """Drop from a routed network's state the subnets that are on no segment and not for ports of this owner."""
-    hidden = {s.id for s in state.subnets if s.segment_id is None and not uses.may_use(s, device_owner)}
-    if not state.network.segmented or not hidden:
+    if not state.network.segmented:
         return state
-    subnets = tuple(subnet for subnet in state.subnets if subnet.id not in hidden)
+    subnets = tuple(s for s in state.subnets if s.segment_id is not None or uses.may_use(s, device_owner))
     on = {subnet.provider_uuid for subnet in subnets}
     providers = {uuid: provider for uuid, provider in state.providers.items() if uuid in on}
     return replace(state, subnets=subnets, providers=providers)
@@ -200,9 +198,9 @@ def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Dema
     for demand in placing.demands:
         ids_there = [subnet_id for subnet_id in demand.subnet_ids if subnet_id in counted]
         ids = [subnet_id for subnet_id in ids_there if not demand.in_pool or counted[subnet_id] is demand.claimed]
+        if not ids:
+            raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
         demands.append(replace(demand, subnet_ids=tuple(ids)))
-    if not all(demand.subnet_ids for demand in demands):
-        raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
     return tuple(demands)
 
 
@@ -232,9 +230,8 @@ def refuse_host(port: Port, addresses: Sequence[Address], state: NetworkState) -
     addresses: of the port. The host has to reach all of them; when there are none, it has to reach some segment.
     """
     _refuse_unreached({item.provider_uuid for item in addresses}, state, f"the existing fixed_ips on port {port.id}")
-    state = _for_owner(state, port.device_owner)
-    if not addresses and state.subnets:
-        _refuse_unconnected(state)
+    if not addresses:
+        _refuse_unconnected(_for_owner(state, port.device_owner))
 
 
 def _refuse_unreached(providers: Set[str], state: NetworkState, which: str) -> None:
@@ -249,8 +246,8 @@ def _refuse_unreached(providers: Set[str], state: NetworkState, which: str) -> N
 
 
 def _refuse_unconnected(state: NetworkState) -> None:
-    """Raise HostNotConnectedToAnySegment when the host reaches no provider of the network."""
-    if state.host_name and not _reached(state):
+    """Raise HostNotConnectedToAnySegment when the host reaches no provider of a network that has some."""
+    if state.host_name and state.subnets and not _reached(state):
         reported = sorted(state.host.physical_networks) if state.host else []
         why = f"it reports {', '.join(reported) or 'none'}" if state.host else "no agent has reported it"
         physical_networks = {provider.physical_network for provider in state.providers.values()}

@@ -9,7 +9,6 @@ No client is given an address while hosts may have guests with addresses that no
 from collections import Counter
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from datetime import timedelta
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -113,10 +112,8 @@ class Intents:
     async def __aenter__(self) -> "Intents":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
             await abandon(self._networks, self.tickets)
 
 
