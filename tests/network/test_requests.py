@@ -349,7 +349,7 @@ def test_a_port_is_bound_where_its_addresses_are(
     state: NetworkState, host: str, addresses: list[Address], error: str | None
 ) -> None:
     def refuse() -> None:
-        requests.refuse_host(a_port(*addresses), addresses, replace(state, host=HOSTS[host], host_name=host))
+        requests.refuse_host(a_port(*addresses), replace(state, host=HOSTS[host], host_name=host))
 
     if error is None:
         refuse()

@@ -93,12 +93,13 @@ def plan_change(
     matched = settle(changed, matched, placing)
     if fixed_ips is not None:
         refuse_spread(port, matched.kept, placing)
+    after = replace(changed, addresses=matched.kept)
     if changed.host not in (None, port.host):
-        requests.refuse_host(changed, matched.kept, state)
+        requests.refuse_host(after, state)
     claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
     needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
     trims = not same_allocations(claim_dropped, {} if needs_claim else claim_coming)
-    return PortChange(port, replace(changed, addresses=matched.kept), matched.dropped, placings, needs_claim, trims)
+    return PortChange(port, after, matched.dropped, placings, needs_claim, trims)
 
 
 class Matched(Struct, frozen=True):

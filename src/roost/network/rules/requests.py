@@ -23,7 +23,7 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model.networks import Host, Network, Provider, Subnet, SubnetKind
-from roost.network.model.ports import Address, FixedIpRequest, Port
+from roost.network.model.ports import FixedIpRequest, Port
 from roost.network.rules import addressing, capacity, segments, uses
 from roost.network.rules.addressing import Demand, holds
 from roost.network.settings import FIXED_IPS_MAX
@@ -224,13 +224,14 @@ def claimed_demands(
     ]
 
 
-def refuse_host(port: Port, addresses: Sequence[Address], state: NetworkState) -> None:
+def refuse_host(port: Port, state: NetworkState) -> None:
     """Raise HostNotConnectedToAnySegment or HostNotCompatibleWithFixedIps unless the port can be on the state's host.
 
-    addresses: of the port. The host has to reach all of them; when there are none, it has to reach some segment.
+    The host has to reach all addresses of the port; when there are none, it has to reach some segment.
     """
-    _refuse_unreached({item.provider_uuid for item in addresses}, state, f"the existing fixed_ips on port {port.id}")
-    if not addresses:
+    providers = {item.provider_uuid for item in port.addresses}
+    _refuse_unreached(providers, state, f"the existing fixed_ips on port {port.id}")
+    if not providers:
         _refuse_unconnected(_for_owner(state, port.device_owner))
 
 

@@ -310,7 +310,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
         if any(binding.host == wanted.host for binding in await _list_bindings_of(tx, port)):
             raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {wanted.host} already exists.")
         state = await addresses.read_network(tx, port.network_id, wanted.host)
-        requests.refuse_host(port, port.addresses, state)
+        requests.refuse_host(port, state)
         await port_rows.put_binding(tx, port_id, binding_new)
         await resources.touch(tx, "port", [port_id])
     return binding_new
