@@ -13,12 +13,12 @@ from roost.network.rules.readdressing import (
     DISTRIBUTED_OWNER,
     Matched,
     apply_changes,
+    decide_automatic,
     match,
     plan_change,
     refuse_mac_address,
     refuse_spread,
     renews,
-    settle,
 )
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.settings import FIXED_IPS_MAX
@@ -88,7 +88,7 @@ def test_eui64_addresses_go_where_the_port_leaves_their_segment(
     kept: tuple[Address, ...], placing: Placing | None, owner: str, stays: bool, spread: bool
 ) -> None:
     port = a_port(device_owner=owner)
-    settled = settle(port, Matched(kept, (OTHER,), (), (EUI,)), placing)
+    settled = decide_automatic(port, Matched(kept, (OTHER,), (), (EUI,)), placing)
     assert settled == Matched((*kept, EUI) if stays else kept, (OTHER,) if stays else (OTHER, EUI), ())
     if not spread:
         refuse_spread(port, settled.kept, placing)
@@ -170,9 +170,9 @@ def test_the_ledger_is_asked_for_what_the_dropped_addresses_claims_do_not_cover(
 ) -> None:
     port = a_port(*addresses)
     state = NetworkState(network=a_network(), subnets=(a_subnet(),), providers={"n": a_provider("n", None)})
-    change = plan_change(port, port, None if named is None else [item(text) for text in named], state)
+    plan = plan_change(port, port, None if named is None else [item(text) for text in named], state)
     kept = tuple(address for address in addresses if address not in dropped)
-    assert (change.before, change.port, change.dropped) == (port, replace(port, addresses=kept), dropped)
-    assert [len(placing.demands) for placing in change.placings] == ([demanded] if demanded else [])
-    assert (change.needs_claim, change.trims) == (needs_claim, trims)
+    assert (plan.before, plan.after, plan.dropped) == (port, replace(port, addresses=kept), dropped)
+    assert [len(placing.demands) for placing in plan.placings] == ([demanded] if demanded else [])
+    assert (plan.needs_claim, plan.trims) == (needs_claim, trims)
     assert plan_change(port, port, None, None).placings == ()

@@ -31,16 +31,17 @@ DISTRIBUTED_OWNER = "network:distributed"
 """Ports of this owner are on all hosts at once, and may have addresses on several segments."""
 
 
-class PortChange(Struct, frozen=True):
-    """What a change does to a port.
+class ChangePlan(Struct, frozen=True):
+    """What a client's change makes of a port.
 
-    before: the port as it was locked. port: as it is to be, with the addresses that it keeps. dropped: those that it
-    loses. placings: alternatives for those that it gets; empty if it gets none. needs_claim: the ledger is asked
-    first. trims: the claim is larger than the addresses once they are written.
+    before: the port as it was locked. after: as it is to be, with the addresses that it keeps. dropped: those that it
+    loses. placings: alternatives for those that it gets; empty if it gets none. needs_claim: the ledger is
+    asked before anything is written, for a claim or for which of several placings has room. trims: once all is written,
+    the claim is larger than the addresses.
     """
 
     before: Port
-    port: Port
+    after: Port
     dropped: tuple[Address, ...] = ()
     placings: tuple[Placing, ...] = ()
     needs_claim: bool = False
@@ -69,15 +70,15 @@ def apply_changes(port: Port, changes: PortChanges) -> Port:
 
 def plan_change(
     port: Port, changed: Port, fixed_ips: Sequence[FixedIpRequest] | None, state: NetworkState | None
-) -> PortChange:
+) -> ChangePlan:
     """Return what becomes of a port's addresses when a client names others, or another host.
 
-    changed: see apply_changes. state: None when the client names neither. The ledger is asked unless the claim of what
-    the port drops covers what it gets: an address for another of the same provider and IP version costs no claim.
+    changed: see apply_changes. state: None when the client names neither. An address for another of the same provider
+    and IP version needs no claim: the claim of the one that goes covers the one that comes.
     Raises InvalidInput, FixedIpsSubnetsNotOnSameSegment, and what requests.plan_addresses and requests.refuse_host do.
     """
     if state is None:
-        return PortChange(port, changed)
+        return ChangePlan(port, changed)
     matched = Matched(kept=port.addresses, dropped=(), missing=())
     if fixed_ips is not None:
         gets_automatic = uses.gets_automatic(changed.device_owner)
@@ -90,7 +91,7 @@ def plan_change(
             port.id, state, device_owner=changed.device_owner, fixed_ips=matched.missing or None
         ).placings
     placing = placings[0] if placings else None
-    matched = settle(changed, matched, placing)
+    matched = decide_automatic(changed, matched, placing)
     if fixed_ips is not None:
         refuse_spread(port, matched.kept, placing)
     after = replace(changed, addresses=matched.kept)
@@ -99,7 +100,7 @@ def plan_change(
     claim_dropped, claim_coming = claim_of(matched.dropped), placing.claim if placing else {}
     needs_claim = len(placings) > 1 or not covers_allocations(claim_dropped, claim_coming)
     trims = not same_allocations(claim_dropped, {} if needs_claim else claim_coming)
-    return PortChange(port, after, matched.dropped, placings, needs_claim, trims)
+    return ChangePlan(port, after, matched.dropped, placings, needs_claim, trims)
 
 
 class Matched(Struct, frozen=True):
@@ -118,7 +119,7 @@ def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automati
     """Match the addresses that a port holds with those that a client names.
 
     Named addresses come first. An item that names only a subnet then keeps any other address of that subnet.
-    automatic: subnets of EUI-64 addresses, which are not dropped here; see settle.
+    automatic: subnets of EUI-64 addresses, which are not dropped here; see decide_automatic.
     Raises InvalidInput for too many items, and for an address that is named twice.
     """
     refuse_many(fixed_ips)
@@ -140,8 +141,8 @@ def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automati
     return Matched(tuple(kept), tuple(dropped), tuple(missing), following)
 
 
-def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
-    """Return the match with its EUI-64 addresses decided: kept, or dropped where the port leaves their segment.
+def decide_automatic(port: Port, matched: Matched, placing: Placing | None) -> Matched:
+    """Return the match with `following` decided: kept, or dropped where the port leaves their segment.
 
     A port leaves a segment when the placing is elsewhere and every named address that it keeps is there too. The
     EUI-64 addresses of the new segment come with the placing.

@@ -1,8 +1,8 @@
 """Ports and their bindings as clients read, make, change and delete them. How new ones are made: creations.py.
 
 For a change the port is locked, what it needs is claimed, and one transaction writes everything. A change that needs no
-claim is written in the transaction that plans it. Another one is planned in one transaction, which opens an intent, and
-written in a second one, which closes it.
+claim is written in the transaction that plans it. One that needs a claim is planned in one transaction, which opens an
+intent, and written in a second one, which closes it.
 
 Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
 claim afterwards. A crash between two steps leaves at most a claim that is too large. The reconciler trims it when the
@@ -41,7 +41,7 @@ from roost.network.model.ports import (
 )
 from roost.network.rules import readdressing, requests
 from roost.network.rules.capacity import claim_of
-from roost.network.rules.readdressing import PortChange
+from roost.network.rules.readdressing import ChangePlan
 from roost.network.rules.requests import Placing
 from roost.network.service import (
     Networks,
@@ -127,16 +127,16 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges, *,
         await refuse_while_recovering(networks)
     owner = await find_owner(networks, port_id) if changes.host is not None else None
     async with Intents(networks) as intents:
-        change, written = await _begin(networks, intents, port_id, changes, owner, activates=activates)
+        plan, written = await _begin(networks, intents, port_id, changes, owner, activates=activates)
         if written is None:
-            placing = await intents.claim(change.before, change.placings, claim_of(change.before.addresses))
+            placing = await intents.claim(plan.before, plan.placings, claim_of(plan.before.addresses))
             async with networks.database.transaction() as tx:
-                await intents.resume(tx, change.before)
-                written = await _write(networks, tx, change, [placing], activates=activates)
+                await intents.resume(tx, plan.before)
+                written = await _write(networks, tx, plan, [placing], activates=activates)
             crash_point("port.after-assign")
     port, servers = written
     await notices.tell_now(networks, servers)
-    if change.trims:
+    if plan.trims:
         crash_point("port.after-unassign")
         await releases.work_off_now(networks, [port_id])
     return port
@@ -161,8 +161,11 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
 @after_releases
 async def _begin(
     networks: Networks, intents: Intents, port_id: str, changes: PortChanges, owner: Owner | None, *, activates: bool
-) -> tuple[PortChange, _Written | None]:
-    """Write a change that needs no claim. Open an intent for one that does; nothing is written then."""
+) -> tuple[ChangePlan, _Written | None]:
+    """Decide what a change does and write it; where it needs a claim, only open an intent.
+
+    Return the plan, and what was written; None where the plan is to be claimed first.
+    """
     async with networks.database.transaction() as tx:
         port = await _lock_for_client(tx, port_id, changes.revision)
         if changes.device_id not in (None, "", port.device_id):
@@ -177,12 +180,12 @@ async def _begin(
         changed = readdressing.apply_changes(port, changes)
         reads = changes.fixed_ips is not None or changed.host not in (None, port.host)
         state = await addresses.read_network(tx, port.network_id, changed.host or "") if reads else None
-        change = readdressing.plan_change(port, changed, changes.fixed_ips, state)
-        await addresses.refuse_taken(tx, change.placings)
-        if not change.needs_claim:
-            return change, await _write(networks, tx, change, change.placings, activates=activates)
+        plan = readdressing.plan_change(port, changed, changes.fixed_ips, state)
+        await addresses.refuse_taken(tx, plan.placings)
+        if not plan.needs_claim:
+            return plan, await _write(networks, tx, plan, plan.placings, activates=activates)
         await intents.open(tx, [port_id])
-        return change, None
+        return plan, None
 
 
 async def _activation(tx: Connection, port: Port, host: str) -> PortChanges:
@@ -228,42 +231,42 @@ def _refuse_host_change(port: Port, owner: Owner) -> None:
 
 
 async def _write(
-    networks: Networks, tx: Connection, change: PortChange, placings: Sequence[Placing], *, activates: bool
+    networks: Networks, tx: Connection, plan: ChangePlan, placings: Sequence[Placing], *, activates: bool
 ) -> _Written:
-    """Write the change to the locked port. placings: what it gets, claimed.
+    """Write the planned change of the locked port. placings: what it gets, claimed.
 
-    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order. leave
-    and take_back lock no others after it. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    One statement locks the subnets of all providers concerned: a second one could lock a new subnet out of order.
+    hold_left and take_back lock no others after it. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
-    port = change.before
-    renews = readdressing.renews(port, change.port)
-    touches_addresses = bool(placings or change.dropped or renews)
+    port = plan.before
+    renews = readdressing.renews(port, plan.after)
+    touches_addresses = bool(placings or plan.dropped or renews)
     providers = {item.provider_uuid for item in port.addresses} | {placing.provider_uuid for placing in placings}
     locked = await address_rows.lock_provider_subnets(tx, sorted(providers)) if touches_addresses else {}
     async with telling(networks, tx, [port.id]):
         try:
-            await resources.update(tx, "port", [change.port])
+            await resources.update(tx, "port", [plan.after])
         except asyncpg.UniqueViolationError as error:
-            text = f"The mac address {change.port.mac_address} is in use in the port's network."
+            text = f"The mac address {plan.after.mac_address} is in use in the port's network."
             raise MacAddressInUse(text) from error
-        if gone := readdressing.list_leaving(port, change.port, change.dropped):
+        if gone := readdressing.list_leaving(port, plan.after, plan.dropped):
             await unknown_guests.hold_left(networks, tx, port, gone)
-        if change.port.host != port.host:
-            await _move_binding(tx, port, change.port.host, activates=activates)
-        if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
+        if plan.after.host != port.host:
+            await _move_binding(tx, port, plan.after.host, activates=activates)
+        if is_of_server(port.device_owner) and not is_of_server(plan.after.device_owner):
             await port_rows.delete_bindings(tx, [(port.id, None)])
-        if change.dropped:
-            await addresses.take_back(tx, change.dropped)
+        if plan.dropped:
+            await addresses.take_back(tx, plan.dropped)
         for placing in placings:
-            await addresses.give_one(networks, tx, change.port, placing, locked)
+            await addresses.give_one(networks, tx, plan.after, placing, locked)
         if renews:
-            providers_kept = {item.provider_uuid for item in change.port.addresses}
+            providers_kept = {item.provider_uuid for item in plan.after.addresses}
             subnets = [subnet for uuid in providers_kept for subnet in locked.get(uuid, ())]
-            await addresses.renew_automatic(networks, tx, change.port, subnets)
-        if change.trims:
+            await addresses.renew_automatic(networks, tx, plan.after, subnets)
+        if plan.trims:
             await claim_rows.insert_releases(tx, [port.id])
-        is_told = touches_addresses or _list_told(port) != _list_told(change.port)
-        servers = await notices.note(tx, [port, change.port]) if is_told else []
+        is_told = touches_addresses or _list_told(port) != _list_told(plan.after)
+        servers = await notices.note(tx, [port, plan.after]) if is_told else []
     (port_written,) = await port_rows.list_ports(tx, PortFilter(ids=(port.id,)))
     return port_written, servers
 
