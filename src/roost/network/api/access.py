@@ -121,7 +121,7 @@ def access_of(request: Request) -> Access:
 def target_of(project_id: str | None, network: NetworkOwner | None = None, device_owner: str | None = None) -> Target:
     """Return the target that rules ask about. project_id: None for what nobody owns.
 
-    network: the one that is asked about, or on which it is.
+    network: of a subnet or port, the network that it is on; a network itself.
     """
     target = {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
     if network is not None:
@@ -139,9 +139,9 @@ STRANGER = target_of("-", NetworkOwner("-", shared=False, external=False), "")
 
 
 def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:
-    """Return the documents that the caller sees, but those that hide an attribute that is `used`.
+    """Return the documents that the caller sees, with every attribute by which the list is filtered or ordered.
 
-    used: attributes by which the list is filtered or ordered.
+    used: these attributes.
     """
     access = access_of(request)
     verdicts = [(item, access.verdict(item)) for item in documents]

@@ -22,7 +22,7 @@ D = TypeVar("D", bound=Struct)
 
 
 class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the counts are made of: the first four are upstream's, the others say what those leave to be guessed."""
+    """What the counts are made of: the first four are upstream's, the others are Roost's own."""
 
     in_subnet: int = field(name="total_ips_in_subnet")
     in_pools: int = field(name="total_ips_in_allocation_pool")
@@ -95,7 +95,7 @@ AVAILABILITY = listing.Collection(
 
 
 def availability_operations(context: Networks) -> Operations:
-    """Return the operations of all networks' availabilities, and of one's."""
+    """Return the operations of the list, and of one network."""
     list_all = list_operation(context, AVAILABILITY, "how many addresses networks and their subnets have")
     return {
         "/v2.0/network-ip-availabilities": {"GET": replace(list_all, endpoint=partial(_list_all, context))},
@@ -106,7 +106,7 @@ def availability_operations(context: Networks) -> Operations:
 
 
 async def _list_all(context: Networks, request: Request) -> dict[str, Any]:
-    """Answer with the networks that have subnets of the IP versions asked for, which alone are counted."""
+    """Return the page of networks. Requested IP versions leave out other subnets, and networks without any left."""
     texts = request.query_params.getlist("ip_version")
     find = partial(service.list_availabilities, ip_versions=[int(text) for text in texts if text in ("4", "6")])
     return await listing.answer(context, replace(AVAILABILITY, find=find), request)

@@ -101,7 +101,10 @@ def quota_operations(context: Networks) -> Operations:
 
 
 def _own_project(context: Networks, name: str, summary: str, doc: str) -> Mapping[str, Operation]:
-    """Return GET of the caller's project. name: of its attribute, without `_id`. doc: what the answer is."""
+    """Return the operation that reads the caller's project.
+
+    name: of its attribute, without `_id`. doc: what the answer is.
+    """
 
     async def show(request: Request) -> dict[str, dict[str, str]]:
         return {name: {f"{name}_id": caller_of(request.scope).project_id or context.default_project}}

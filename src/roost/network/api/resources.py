@@ -36,9 +36,10 @@ PARTS_MAX = 10_000
 class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=True):
     """One kind of resource that the API shows and clients make.
 
-    body, update_body: one in a POST and in a PUT. parts: an attribute of bodies whose lists are limited together, if
-    any. request: what a body asks for, of the project that is to own it. changes: what a body changes, if the resource
-    has the revision (None: any). create: returns what is made, in order. delete: takes an id, and `revision`.
+    body: of one in a POST. update_body: of a PUT. parts: the attribute of bodies with a list, if any; the lists of one
+    request are limited together. request: (body, project that is to own it) -> what the body asks for. changes: (body,
+    revision that the resource must have, None for any) -> what the body changes. create: returns what is made, in
+    order. delete: takes an id, and `revision`.
     """
 
     name: Kind
@@ -76,7 +77,7 @@ class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=Tru
             raise BadRequest(text) from None
 
     def operations(self, context: Networks) -> Operations:
-        """Return the operations of the collection, and of one."""
+        """Return the operations of the collection, and of one item."""
         name, plural = self.name, self.plural
         camel, bounds = _camel(name), Meta(min_length=1, max_length=BULK_MAX)
         doc = f"The body around one {name}, or around many."
@@ -109,7 +110,7 @@ class Resource(listing.Collection[T], Generic[T, W, C], frozen=True, kw_only=Tru
         }  # fmt: skip
 
     def bodies_in(self, envelope: Struct) -> list[Any]:
-        """Return the bodies of a POST. Raises BadRequest unless there is one, or a list."""
+        """Return the bodies of a POST. Raises BadRequest unless it has either one body or a list of them."""
         body, bodies = getattr(envelope, self.name), getattr(envelope, self.plural)
         if (body is UNSET) == (bodies is UNSET):
             raise BadRequest(f"malformed body: expected either `{self.name}` or `{self.plural}`")
@@ -196,7 +197,7 @@ _ORDER = {
 
 
 def list_operation(context: Networks, kind: listing.Collection[Any], summary: str) -> Operation:
-    """Return GET of a collection."""
+    """Return the operation that lists a collection."""
     return Operation(
         summary=summary, endpoint=partial(listing.answer, context, kind), rule=kind.rule("get"),
         query=list_query(kind.document, kind.name), result=list_answer(kind.plural, kind.document),
@@ -204,7 +205,7 @@ def list_operation(context: Networks, kind: listing.Collection[Any], summary: st
 
 
 def show_operation(context: Networks, kind: listing.Collection[Any], summary: str) -> Operation:
-    """Return GET of one of a collection."""
+    """Return the operation that reads one item of a collection."""
 
     async def read(request: Request) -> Struct:
         resource_id = kind.id_of(request)
@@ -219,7 +220,7 @@ def show_operation(context: Networks, kind: listing.Collection[Any], summary: st
 def get_one(
     name: str, result: type[Struct], read: Read[Struct], *, summary: str, rule: Rule, owner_may: bool = False
 ) -> Operation:
-    """Return GET of one. name: in the answer, whose type is `result`. read: makes its document."""
+    """Return the operation that reads one document. name: of the answer's attribute. result: the answer's type."""
 
     async def show(request: Request) -> dict[str, Any]:
         return {name: listing.show(await read(request), request, listing.fields_named(request))}
@@ -231,7 +232,7 @@ def get_one(
 def get_few(
     plural: str, document: type[D], read: Read[Sequence[D]], *, key: str, summary: str, rule: Rule
 ) -> Operation:
-    """Return GET of a short list, which is read whole. key: the attribute that identifies one."""
+    """Return the operation of a short list, which is read whole. key: the attribute that identifies an item."""
 
     async def show(request: Request) -> dict[str, Any]:
         return {plural: listing.select(await read(request), request, document, key=key)}

@@ -36,7 +36,7 @@ def is_secured(device_owner: str, *, wanted: bool | None, network: bool) -> bool
 
 
 def read_pairs(given: Sequence[AddressPair]) -> tuple[AddressPair, ...]:
-    """Return the pairs with canonical addresses, in order; one that names no MAC address names none yet.
+    """Return the pairs with canonical addresses, in order. A MAC address that is left out stays so: see with_own_mac.
 
     Raises AllowedAddressPairExhausted, AllowedAddressPairsMissingIP, InvalidInput.
     """

@@ -146,7 +146,7 @@ def _with_place(
 def plan_adoption(
     adoption: seam.Adoption, ports: Collection[Port], subnets_by_id: Mapping[str, SubnetKind]
 ) -> AdoptionPlan:
-    """Return which hidden ports become the server's and which ports are so already, or why a NIC has none.
+    """Return which ports become, or are already, those of the server's NICs; or why the guest cannot be adopted.
 
     ports: locked; all that hold an address of the guest, all of its server's, and those with an id that a NIC names.
     """

@@ -65,7 +65,7 @@ async def insert_ports(networks: Networks, tx: Connection, drafts: Iterable[Port
 
 
 def _with_mac(port: Port, mac_address: str) -> Port:
-    """Return the port with its MAC address, which its address pairs get that name none."""
+    """Return the port with this MAC address, also in its address pairs that name none."""
     pairs = port_security.with_own_mac(port.allowed_address_pairs, mac_address)
     return replace(port, mac_address=mac_address, allowed_address_pairs=pairs)
 
@@ -136,8 +136,9 @@ async def hand_out(
 ) -> dict[str, list[Given]]:
     """Give ports addresses; return by port id those of each that got all that it demands. The subnets are locked.
 
-    automatic: addresses that follow from MACs, for ports that demand nothing or get it; one that some port has already
-    stays with it. building: the addresses are the builds' of the ports' servers until they settle.
+    automatic: addresses that follow from MACs. A port that does not get all its demands gets none of these either. An
+    address that some port has already stays with it. building: the addresses are the builds' of the ports' servers
+    until they settle.
     Raises IpAddressAlreadyAllocated for a taken address outside the pools.
     """
     answers: list[Given | None] = []

@@ -96,10 +96,10 @@ def _list_consumers(networks: Networks, *, kind: ConsumerType) -> AsyncIterator[
 async def _find_claims(
     networks: Networks, port_ids: Sequence[str], *, is_right: Callable[[Allocations, Allocations], bool]
 ) -> ClaimFindings:
-    """Return ports that nobody works on (R9), and whose claim is not right beside what their addresses should claim.
+    """Return ports that nobody works on (R9) and whose claim is not right.
 
-    A port that does not exist should claim nothing. One transaction ends an intent and writes the port, and one
-    snapshot sees both.
+    is_right: (what the port claims, what its addresses should claim); a port that does not exist should claim nothing.
+    One transaction ends an intent and writes the port, and one snapshot sees both.
     """
     consumers = await networks.placement.get_consumers(port_ids)
     claims_seen = {uuid: consumers[uuid].allocations if uuid in consumers else {} for uuid in port_ids}

@@ -21,7 +21,7 @@ GONE = "No more IP addresses available: the subnets that had some were deleted j
 async def list_availabilities(
     networks: Networks, network_ids: Sequence[str] | None = None, *, ip_versions: Collection[int] = ()
 ) -> list[NetworkAvailability]:
-    """Return the networks that exist, or all, by id, as of one instant.
+    """Return the availabilities of the networks with these ids that exist, by id, as of one instant. None for all.
 
     ip_versions: only subnets of these count; empty for all. Costs one count over the addresses that the networks hold.
     """

@@ -184,7 +184,7 @@ async def _reshape(networks: Networks, states: Sequence[ProviderState], moving: 
 async def claim_with_capacity(
     networks: Networks, sources: Sequence[ProviderSource], claims: Sequence[ConsumerClaim]
 ) -> Claimed | Refused:
-    """Make these claims in one step with the inventories that the sources are to have."""
+    """Set the inventories of the sources and make the claims, both in one step; return the ledger's answer."""
     states = [state for state in map(capacity.provider_state, sources) if state is not None]
     return await networks.placement.reshape(states, claims)
 
@@ -192,7 +192,8 @@ async def claim_with_capacity(
 async def _follow_subnet(networks: Networks, provider_uuid: str) -> bool:
     """Move claims on this provider to that of its network's only subnet; return whether any moved.
 
-    They are left where a process told the ledger that the subnet joins a segment, and died before it committed that.
+    A process leaves such claims if it dies after it told the ledger that the subnet joins a segment, and before it
+    commits that.
     """
     async with networks.database.transaction(snapshot=True) as tx:
         segments_read = await store.list_segments(tx, [provider_uuid])

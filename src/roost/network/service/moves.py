@@ -24,7 +24,7 @@ from roost.seams.placement import ConsumerState, covers_allocations
 
 @after_releases
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
-    """See MoveClient.read_ports. None of the ports' claims is being given back (R41)."""
+    """See MoveClient.read_ports. Repeated after the ports' releases: no claim of theirs is being given back (R41)."""
     async with networks.database.connection() as connection:
         known = await network_rows.list_networks(connection, builds.list_network_ids(servers))
         pools = await builds.list_pools(connection, known)

@@ -75,8 +75,8 @@ async def create_networks(networks: Networks, wanted: Sequence[NetworkRequest]) 
 async def update_network(networks: Networks, network_id: str, changes: NetworkChanges) -> Network:
     """Change a network.
 
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, InvalidInput for another link, InvalidSharedSetting while
-    other projects have ports on it, NetworkMTUSubnetConflict.
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, InvalidInput for other provider attributes than it has,
+    InvalidSharedSetting while other projects have ports on it, NetworkMTUSubnetConflict.
     """
     async with networks.database.transaction() as tx:
         (network,) = await _with_links(tx, [await _lock_network(tx, network_id, changes.revision)])

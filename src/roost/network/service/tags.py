@@ -1,4 +1,4 @@
-"""Tags: read and changed, one, some or all; who changes nothing reads."""
+"""Tags of networks, segments, subnets and ports: one operation reads and changes them."""
 
 from collections.abc import Callable, Sequence
 

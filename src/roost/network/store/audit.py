@@ -60,7 +60,7 @@ ORDER BY a.subnet_id, a.address LIMIT $1
 
 
 async def list_strays(tx: Connection, *, limit: int, port_ids: Sequence[str] | None = None) -> list[Address]:
-    """Return the first addresses whose port or subnet does not exist; without a subnet, none has a provider: "".
+    """Return the first addresses whose port or subnet does not exist. Their provider is "" without a subnet.
 
     Reads every address, or those of the ports.
     """

@@ -233,7 +233,7 @@ VISIBLE: Mapping[ListKind, str] = {
 
 
 async def list_rows(tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> list[ListRow]:
-    """Return a page in the order in which it is shown. columns: further columns of `o`, each row's `values`."""
+    """Return a page in the order in which it is shown. columns: of `o`; they become each row's `values`."""
     statement, arguments = compose(kind, query, columns)
     count = len(columns)
     rows = [ListRow(row[count], row[count + 1 :], row[:count]) for row in await tx.fetch(statement, *arguments)]

@@ -42,7 +42,7 @@ ORDER BY n.id
 
 
 async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> list[Network]:
-    """Return the networks that exist, or all, by id."""
+    """Return the networks with these ids that exist, by id. ids: None for all."""
     return [read_row(Network, row) for row in await tx.fetch(LIST_NETWORKS, ids)]
 
 
@@ -161,7 +161,7 @@ async def list_subnets(
 ) -> list[Subnet]:
     """Return the subnets with these ids, of these networks and of these providers, by id. None is any.
 
-    spreading: only those that are.
+    spreading: only those of which older ports are still to get addresses.
     """
     return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, spreading)]
 
@@ -301,7 +301,7 @@ async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list
 async def list_agents(
     tx: Connection, ids: Sequence[str] | None, *, names: Sequence[str] | None = None
 ) -> list[tuple[str, Host]]:
-    """Return the agents with these ids, on these hosts, each with its host, by the host's name. None is any."""
+    """Return (agent id, host), by the host's name. ids: of agents, names: of hosts; None for all."""
     rows = await tx.fetch(LIST_HOSTS, names, ids)
     return [(agent_id, Host(name, frozenset(physical), cell)) for agent_id, name, physical, cell in rows]
 

@@ -128,7 +128,10 @@ ORDER BY p.left_at, p.id
 
 
 async def list_left(tx: Connection, server_ids: Sequence[str] | None) -> list[LeftNic]:
-    """Return the NICs that guests of these servers, None for all, may still have, once compute was told of them."""
+    """Return the NICs that guests of these servers may still have. server_ids: None for all.
+
+    A server is left out while compute has a notice of it to receive.
+    """
     return [read_row(LeftNic, row) for row in await tx.fetch(LIST_LEFT, server_ids)]
 
 
@@ -141,7 +144,7 @@ WHERE a.port_id = ANY($1::uuid[]) AND p.left_at IS NOT NULL
 
 
 async def list_plugged(tx: Connection, port_ids: Sequence[str]) -> list[LeftNic]:
-    """Return the NICs by which guests of servers that lost them may still have addresses of these ports."""
+    """Return the NICs that servers lost and whose guests may still have addresses of these ports."""
     return [LeftNic(**row) for row in await tx.fetch(LIST_PLUGGED, port_ids)]
 
 
