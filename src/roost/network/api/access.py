@@ -121,7 +121,7 @@ def access_of(request: Request) -> Access:
 def target_of(project_id: str | None, network: NetworkOwner | None = None, device_owner: str | None = None) -> Target:
     """Return the target that rules ask about. project_id: None for what nobody owns.
 
-    network: of a subnet or port, the network that it is on; a network itself.
+    network: the network that is asked about, or that the subnet or port is on.
     """
     target = {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
     if network is not None:

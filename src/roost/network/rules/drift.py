@@ -1,7 +1,7 @@
 """Decides what is drift: where addresses, claims, free ranges, providers and host aggregates contradict each other.
 
-Each kind of drift has its words for operators here. `service/audit_*.py` reads under locks, or while nobody is at work;
-it waits and repairs too.
+Each kind of drift has its words for operators here. The checks of `service/audit*.py` read under locks, or while nobody
+is at work; they wait and repair too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -71,7 +71,7 @@ def refuse_pairs_unsecured(pairs: Sequence[AddressPair], *, is_secured: bool) ->
 
 
 def _canonical_ip(text: str) -> str:
-    """Return the address or the CIDR; one of an address keeps its host's part. Raises InvalidInput."""
+    """Return the address or the CIDR as it is stored; a CIDR keeps its host's part. Raises InvalidInput."""
     if not text:
         raise AllowedAddressPairsMissingIP("AllowedAddressPair must contain ip_address")
     what = f"allowed_address_pairs: ip_address '{text[:64]}'"
