@@ -11,14 +11,14 @@ from roost.agent.drivers.programs import ProgramFailed
 from roost.agent.drivers.qemu import host_network
 from roost.agent.drivers.qemu.dhcp import Dhcp
 from roost.agent.drivers.qemu.host_network import HostNetwork
-from roost.agent.drivers.qemu.nics import NicPlan, plan_nics, tap_command
+from roost.agent.drivers.qemu.nics import NicPlan, hash_of, plan_nics, tap_command
 from roost.seams.guests import NicSegment
 
 BRIDGES = {"rack1": "br0", "rack2": "br1"}
 
 
-def nic_on(network: str) -> NicPlan:
-    segment = NicSegment(id=network, network_type="flat", physical_network=network)
+def nic_on(network: str, segment: NicSegment | None = None) -> NicPlan:
+    segment = segment or NicSegment(id=network, network_type="flat", physical_network=network)
     order = make_order(ports=(make_port(f"{network:x<12}"),), networks=(make_network(segment=segment),))
     return plan_nics(order, BRIDGES)[0]
 
@@ -32,7 +32,9 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.heard, self.refused = folder / "heard", folder / "refused"
         self.refused.write_text("")
-        self.network = HostNetwork(folder, lambda: [(NIC, True), (OTHER, False)], kernel_is_new=False)
+        self.nics = [(NIC, True), (OTHER, False)]
+        self.present = ["br0", "br1", *(link for nic in (NIC, OTHER) for link in (nic.tap, nic.segment.interface))]
+        self.network = HostNetwork(folder, lambda: self.nics, kernel_is_new=False)
 
     def refuse(self, text: str) -> None:
         self.refused.write_text(text)
@@ -57,8 +59,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
         path.write_text(f"#!/bin/sh\n{words}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
-    present = ["br0", "br1", *(link for nic in (NIC, OTHER) for link in (nic.tap, nic.segment.interface))]
-    monkeypatch.setattr(host_network.os, "listdir", lambda _path: present)
+    monkeypatch.setattr(host_network.os, "listdir", lambda _path: scene.present)
 
     async def serve(_self: Dhcp, _key: str, _nics: object) -> None:
         """Be there."""
@@ -85,3 +86,23 @@ async def test_a_nic_that_cannot_be_plugged_is_raised_for_whom_it_is_needed_and_
     assert [line["event"] for line in logs] == ["the host's links are not all as they should be"] * 2
     with pytest.raises(ProgramFailed):
         await scene.network.apply([OTHER])
+
+
+async def test_a_vlan_that_is_left_goes_before_another_has_its_tag(scene: Scene) -> None:
+    """And the other is whole before anything is plugged into it, all at once."""
+    segment = NicSegment(id="new", network_type="vlan", physical_network="rack1", segmentation_id=101)
+    nic = nic_on("vlan", segment)
+    left = [f"r{kind}{hash_of('gone')}" for kind in "bl"]
+    scene.nics = [(nic, True)]
+    scene.present = ["br0", *left, nic.tap, nic.segment.interface]
+    await scene.network.apply([nic])
+    said = scene.said()
+    assert [line.split(" mtu ")[0] for line in said[:-2]] == [
+        *(f"link delete {name}" for name in left),
+        f"link add {nic.segment.bridge} type bridge",
+        f"link add link br0 name {nic.segment.tagged} type vlan id 101",
+        f"link set {nic.segment.tagged}",
+        f"link set {nic.segment.tagged} up",
+        f"link set {nic.segment.bridge} up",
+    ]
+    assert [line.split()[2] for line in said[-2:]] == [nic.segment.interface, nic.tap]
