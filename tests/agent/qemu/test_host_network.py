@@ -23,6 +23,12 @@ def nic_on(network: str, segment: NicSegment | None = None) -> NicPlan:
     return plan_nics(order, BRIDGES)[0]
 
 
+IP = r"""
+tee now >>heard
+grep -nFf refused now >failed || exit 0
+sed 's/\([0-9]*\):.*/Cannot find device\nCommand failed -:\1/' failed >&2
+exit 1
+"""
 NIC, OTHER = nic_on("rack1"), nic_on("rack2")
 
 
@@ -51,7 +57,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     scene = Scene(tmp_path)
     programs = {
         "nft": "cat >/dev/null",
-        "ip": f"cat >{tmp_path}/now; cat {tmp_path}/now >>{scene.heard}; ! grep -qFf {scene.refused} {tmp_path}/now",
+        "ip": f"cd {tmp_path}\n{IP}",
     }
     (tmp_path / "programs").mkdir()
     for name, words in programs.items():
@@ -84,8 +90,9 @@ async def test_a_nic_that_cannot_be_plugged_is_raised_for_whom_it_is_needed_and_
         await scene.network.apply([NIC])
         await scene.network.apply()
     assert [line["event"] for line in logs] == ["the host's links are not all as they should be"] * 2
-    with pytest.raises(ProgramFailed):
+    with pytest.raises(ProgramFailed) as caught:
         await scene.network.apply([OTHER])
+    assert str(caught.value) == f"ip {tap_command(OTHER, up=False)}: Cannot find device"
 
 
 async def test_a_vlan_that_is_left_goes_before_another_has_its_tag(scene: Scene) -> None:

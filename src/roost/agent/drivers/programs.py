@@ -26,7 +26,11 @@ _daemons: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 class ProgramFailed(RoostError, LaunchFailed):
-    """A program did not do what it was to do; the text is a sentence for people."""
+    """A program did not do what it was to do; the text is a sentence for people. complaint: all that it said."""
+
+    def __init__(self, text: str, complaint: str = "") -> None:
+        super().__init__(text)
+        self.complaint = complaint
 
 
 async def run_program(
@@ -68,8 +72,9 @@ async def run_program(
                     await asyncio.wait_for(process.wait(), KILL_S)
         if status != 0:
             errors.seek(0)
-            words = errors.read().decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
-            raise ProgramFailed(f"{arguments[0]}: {words[-1][:WORDS_MAX]}")
+            complaint = errors.read().decode(errors="replace").strip()
+            words = complaint.splitlines() or [f"exit status {status}"]
+            raise ProgramFailed(f"{arguments[0]}: {words[-1][:WORDS_MAX]}", complaint)
         output_file.seek(0)
         return output_file.read().decode(errors="replace")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.drivers.programs import run_program
+from roost.agent.drivers.programs import ProgramFailed, run_program
 from roost.seams.agent import GuestOrder, GuestPort
 from roost.seams.guests import NicNetwork, NicSubnet
 
@@ -34,6 +34,7 @@ MTU_USUAL = 1500
 TAGS = range(1, 4095)
 VLAN_LINK = re.compile("r[bl][0-9a-f]{12}")
 GUESTS_END = re.compile("r[tv][0-9a-f]{12}")
+IP_FAILED = re.compile(r"(?P<why>.*)\nCommand failed -:(?P<line>\d+)")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 Addresses = IPv4Network | IPv6Network
@@ -222,9 +223,15 @@ def high_mac(mac: str) -> str:
 
 
 async def run_ip(commands: Sequence[str]) -> None:
-    """Have ip do these, each whatever becomes of the others. Raises ProgramFailed."""
-    if commands:
+    """Have ip do these, each whatever becomes of the others. Raises ProgramFailed, which says what failed first."""
+    if not commands:
+        return
+    try:
         await run_program("ip", "-force", "-batch", "-", text="\n".join(commands) + "\n")
+    except ProgramFailed as error:
+        if first := IP_FAILED.search(error.complaint):
+            raise ProgramFailed(f"ip {commands[int(first['line']) - 1]}: {first['why']}") from error
+        raise
 
 
 def check_bridges(nics: Iterable[NicPlan]) -> None:
