@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -220,19 +221,30 @@ def test_a_segment_without_a_guest_whose_files_stay_keeps_no_other_from_being_se
     assert (dhcp.served, len(logs)) == (["br0"], 1)
 
 
-def test_a_dnsmasq_that_is_found_reads_its_guests_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent before may have died once it had written them."""
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_dnsmasq_that_is_found_reads_its_guests_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """The agent before may have died once it had written them. One whose cable is gone is ended for another."""
     dhcp, nics = Dhcp(tmp_path / "segments"), _nics(SUBNET)
     files = SegmentFiles(tmp_path / "segments" / nics[0].segment.key)
     files.folder.mkdir(parents=True)
     files.hosts.write_text(render_hosts(nics))
     files.configuration.write_text(render_configuration(nics, files))
+    cable = tmp_path / "links" / nics[0].segment.interface
+    if not is_cut:
+        cable.mkdir(parents=True)
     signals: list[tuple[int, int]] = []
+    end, start = AsyncMock(), AsyncMock(side_effect=lambda _nics, _files: cable.mkdir(parents=True))
+    monkeypatch.setattr("roost.agent.drivers.qemu.dhcp.LINKS", tmp_path / "links")
+    monkeypatch.setattr("roost.agent.drivers.qemu.dhcp.end_process", end)
+    monkeypatch.setattr(Dhcp, "_start", start)
     monkeypatch.setattr(Dhcp, "_find", staticmethod(lambda _files: 4242))
     monkeypatch.setattr("os.kill", lambda pid, number: signals.append((pid, number)))
     for _ in range(2):
         asyncio.run(dhcp.apply(nics, needed={nics[0].segment}))
-    assert signals == [(4242, signal.SIGHUP)]
+    assert signals == ([] if is_cut else [(4242, signal.SIGHUP)])
+    assert (end.await_count, start.await_count) == (is_cut, is_cut)
 
 
 def segment_on(bridge: str) -> NicSegment:

@@ -20,7 +20,7 @@ from tests.agent.qemu.orders import FLAT, make_network, make_order, make_port
 from tests.agent.qemu.site import Host, Site, find_lack_of_vlans, run_in, skip_for
 from tests.agent.qemu.test_frames import PORTS, VNET_HEADER, udp
 
-from roost.agent.drivers.qemu.nics import open_tap
+from roost.agent.drivers.qemu.nics import hash_of, open_tap
 from roost.seams.guests import NicSegment
 
 pytestmark = pytest.mark.real
@@ -252,6 +252,27 @@ def test_a_host_has_no_part_in_its_vlans(trunk: Trunk) -> None:
         trunk.send(name, head + ends + bytes(6) + ip_address(host.address).packed)
         answers = [frame for _, frame in trunk.listen() if frame[12:14] == head[12:14] and frame[21] == 2]
         assert answers == [], "who has the host's address"
+
+
+def test_what_others_take_from_a_vlan_is_made_again(trunk: Trunk) -> None:
+    host, key = trunk.hosts["a"], hash_of("red")
+    trunk.apply(mtu=1400)
+    for words in (
+        *(f"delete r{kind}{key}" for kind in "lbv"),
+        *(f"set r{kind}{key} nomaster" for kind in "lv"),
+        *(f"set r{kind}{key} down" for kind in "lb"),
+        "delete br0",
+    ):
+        host.call("ip", "link", *words.split())
+        if words == "delete br0":
+            host.make_bridge()
+        trunk.apply(mtu=1400)
+        for guest in GUESTS.values():
+            trunk.send(guest.name, frame := guest.says())
+            assert trunk.hearers(frame) == expected(guest), (words, guest)
+        trunk.send("red-a", discover(GUESTS["red-a"]))
+        offers = [find_offer(frame) for _ in range(2) for _, frame in trunk.listen()]
+        assert (GUESTS["red-a"].number, ADDRESSES["a"], 1400) in offers, words
 
 
 @pytest.mark.parametrize("mtu", [1500, 9000])

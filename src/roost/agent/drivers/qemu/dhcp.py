@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from roost.agent.drivers.programs import ProgramFailed, end_process, find_process, run_program
-from roost.agent.drivers.qemu.nics import MTU_USUAL, NicPlan, SegmentPlan
+from roost.agent.drivers.qemu.nics import LINKS, MTU_USUAL, NicPlan, SegmentPlan
 from roost.agent.drivers.state import write_whole
 from roost.platform.errors import reason_of
 from roost.seams.guests import NicSubnet, Route
@@ -205,7 +205,8 @@ class Dhcp:
             files.configuration: render_configuration(nics, files),
         }
         changed = {path for path, text in texts.items() if not path.exists() or path.read_text() != text}
-        if pid is not None and files.configuration in changed:
+        is_cut = not (LINKS / nics[0].segment.interface).exists()
+        if pid is not None and (is_cut or files.configuration in changed):
             await end_process(pid)  # and its namespace with it
             pid = None
         files.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
