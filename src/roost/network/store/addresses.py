@@ -146,14 +146,17 @@ ON CONFLICT DO NOTHING RETURNING subnet_id, address
 """
 
 
-async def insert(tx: Connection, given: Sequence[Given], *, building: bool = False) -> list[Given]:
+async def insert(tx: Connection, addresses_given: Sequence[Given], *, building: bool = False) -> list[Given]:
     """Insert the addresses of ports; return those that no port held. building: for builds of the ports' servers."""
-    if not given:
+    if not addresses_given:
         return []
-    new = [(item.subnet_id, addressing.show(item.address), item.port_id, item.in_pool, item.claimed) for item in given]
+    new = [
+        (item.subnet_id, addressing.show(item.address), item.port_id, item.in_pool, item.claimed)
+        for item in addresses_given
+    ]
     rows = await tx.fetch(INSERT_ADDRESSES, *columns_of(new), building)
     inserted = {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
-    return [item for item in given if (item.subnet_id, item.address) in inserted]
+    return [item for item in addresses_given if (item.subnet_id, item.address) in inserted]
 
 
 MOVE_ADDRESSES = """

@@ -123,12 +123,12 @@ def gives_back(change: Change) -> TypeGuard[SegmentChange | Surplus]:
 
 
 def closes(change: Change) -> TypeGuard[SegmentChange]:
-    """Return whether a segment is one no more."""
+    """Return whether the change is that of a segment which is of no network any more."""
     return isinstance(change, SegmentChange) and change.network_id is None
 
 
 def mark_deleted(change: Change, networks_by_segment: Mapping[str, str], networks_deleted: Container[str]) -> Change:
-    """Return the change, which says of a segment that is closed whether its network is deleted."""
+    """Return the change; that of a segment which is closed says whether its network is deleted."""
     if not closes(change):
         return change
     return replace(change, is_deleted=networks_by_segment.get(change.segment_uuid, "") in networks_deleted)

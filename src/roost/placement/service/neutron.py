@@ -227,17 +227,18 @@ async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: 
     for change in segments:
         row = providers[change.segment_uuid]
         if change.network_id is None:
-            if not await _leave(ledger, row, is_deleted=change.is_deleted):
+            if not await _leave_network(ledger, row, is_deleted=change.is_deleted):
                 done.discard(change)
         elif change.network_before != change.network_id:
             await _set_network(ledger, row, change.network_id)
     return done | await _claim_ports(ledger, [port for port in ports if port not in done])
 
 
-async def _leave(ledger: Ledger, row: ProviderRow, *, is_deleted: bool) -> bool:
-    """Know a segment no more; return False while anything is claimed of it: rounds find it by its network until then.
+async def _leave_network(ledger: Ledger, row: ProviderRow, *, is_deleted: bool) -> bool:
+    """Write that a provider is of no network any more, or delete it; return False while anything is claimed of it.
 
-    is_deleted: its provider goes. Neutron deletes that once, and is refused while a port's claim is on it.
+    Rounds find it by its network until then. is_deleted: Neutron has deleted the network. It tries to delete the
+    provider once, and is refused while a port's claim is on it.
     """
     async with ledger.database.transaction() as tx:
         await providers_store.lock_provider_rows(tx, [row.uuid])
